@@ -1,0 +1,84 @@
+"""The evaluator: what a plan is worth, from the instance alone. Every method's plan is scored here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from coplace.formulations.rules import STRUCTURE, Occupancy, job_violations, speed_of
+from coplace.formulations.scoring import Scoring
+from coplace.instances.instance import Instance
+from coplace.instances.plan import WORKER, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """What a plan does for one job that it runs.
+
+    Attributes:
+        gpu_type: of the workers.
+        workers, servers, span: counts.
+        level: pressure level that the job feels; index into the ladder.
+        speed: v in samples/s.
+        effective_speed: e in samples/s, restart included.
+        value: λ · U, the job's part of the objective.
+        weight: λ.
+        kept: runs exactly what it ran before.
+        moved: ran before and changes (displaced jobs too).
+    """
+
+    gpu_type: str
+    workers: int
+    servers: int
+    span: int
+    level: int
+    speed: float
+    effective_speed: float
+    value: float
+    weight: float
+    kept: bool
+    moved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Objective of a plan and the outcome of each job that it runs, by name."""
+
+    objective: float
+    jobs: dict[str, JobOutcome]
+
+
+def evaluate(instance: Instance, plan: Plan, scoring: Scoring | None = None) -> Evaluation:
+    """Score *plan*: Σ_j λ_j · U(e_j / v0_j), docs/model.md.
+
+    A plan that breaks a rule is scored too: jobs whose own tasks break ``unknown``, ``gang``, ``profile``, ``gpu-type``
+    or ``speed`` count as running nothing, and nodes above the highest pressure level as running at it.
+    """
+    scoring = scoring or Scoring(instance)
+    occupancy = Occupancy(scoring)
+    planned = [(job, plan[job.name]) for job in instance.jobs if job.name in plan]
+    for job, allocation in planned:
+        occupancy.add(job, allocation)
+    top = len(scoring.levels) - 1
+    outcomes = {}
+    for job, allocation in planned:
+        if any(v.rule in STRUCTURE or v.rule == "speed" for v in job_violations(scoring, job, allocation)):
+            continue
+        j = scoring.index[job.name]
+        level = min(top, max(occupancy.level(name) for name in allocation.nodes))
+        speed = speed_of(scoring, job, allocation, level)
+        kept = allocation.same_as(job.current)
+        outcomes[job.name] = JobOutcome(
+            gpu_type=instance.node[next(iter(allocation.tasks[WORKER]))].gpu_type,
+            workers=allocation.workers,
+            servers=allocation.servers,
+            span=allocation.span,
+            level=level,
+            speed=speed,
+            effective_speed=float(scoring.effective(j, speed, kept)),
+            value=float(scoring.value(j, speed, kept)),
+            weight=scoring.weights[j],
+            kept=kept,
+            moved=job.running and not kept,
+        )
+    return Evaluation(math.fsum(outcome.value for outcome in outcomes.values()), outcomes)

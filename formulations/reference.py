@@ -1,0 +1,82 @@
+"""What a job does at its smallest, and how its speed grows from there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coplace.formulations.pressure import levels
+from coplace.formulations.speed import Configurations, SpeedModel
+from coplace.instances.instance import Instance
+from coplace.instances.job import Job
+
+
+class Reference(NamedTuple):
+    """Smallest worker count with a speed, the speed there, and the best speeds at larger counts.
+
+    Attributes:
+        workers: w0; 0 if the job has no speed at all.
+        speed: v0 in samples/s; 0 likewise.
+        growth_workers, growth_speeds: counts w0·2, w0·4, …, max and the best speed at or below each, in samples/s.
+    """
+
+    workers: int
+    speed: float
+    growth_workers: tuple[int, ...] = ()
+    growth_speeds: tuple[float, ...] = ()
+
+
+def references(instance: Instance, model: SpeedModel) -> list[Reference]:
+    """The reference of every job, in the order of the instance."""
+    lowest = levels(instance)[0]
+    cluster = set(instance.gpu_types)
+    return [_reference(job, cluster, lowest, model) for job in instance.jobs]
+
+
+def _reference(job: Job, cluster: set[str], lowest: float, model: SpeedModel) -> Reference:
+    types = [index for index, gpu_type in enumerate(job.types) if gpu_type in cluster]
+    low, high = job.worker.min, job.worker.max
+    if not types:
+        return Reference(0, 0.0)
+    counts = _doubling(low, high)
+    best = _best_speeds(job, types, counts, lowest, model)
+    if best[0] <= 0:  # a table with a gap at the smallest count
+        every = list(range(low, high + 1))
+        with_speed = np.flatnonzero(_best_speeds(job, types, every, lowest, model) > 0)
+        if not with_speed.size:
+            return Reference(0, 0.0)
+        counts = _doubling(every[with_speed[0]], high)
+        best = _best_speeds(job, types, counts, lowest, model)
+    growth = [(w, v) for w, v, measured in zip(counts, np.maximum.accumulate(best), best, strict=True) if measured > 0][
+        1:
+    ]
+    return Reference(counts[0], float(best[0]), tuple(w for w, _ in growth), tuple(float(v) for _, v in growth))
+
+
+def _doubling(low: int, high: int) -> list[int]:
+    """low, 2·low, 4·low, … below high, and high."""
+    counts = []
+    w = low
+    while w < high:
+        counts.append(w)
+        w *= 2
+    return [*counts, high]
+
+
+def _best_speeds(
+    job: Job, types: list[int], counts: list[int], lowest: float, model: SpeedModel
+) -> NDArray[np.float64]:
+    """Best speed over types, server counts and profiles at span 1 and the lowest level, by worker count."""
+    shape = np.ix_(
+        np.array(counts),
+        np.array(types),
+        np.arange(job.min_servers, job.max_servers + 1),
+        np.arange(len(job.worker.profiles)),
+        np.arange(len(job.ps.profiles) if job.ps else 1),
+    )
+    workers, gpu_type, servers, worker_profile, ps_profile = shape
+    k = Configurations(gpu_type, workers, servers, 1, lowest, worker_profile, ps_profile)
+    speeds = np.broadcast_to(model.predict(job, k).mean, np.broadcast_shapes(*(axis.shape for axis in shape)))
+    return speeds.reshape(len(counts), -1).max(axis=1)
