@@ -49,10 +49,10 @@ def _reference(job: Job, cluster: set[str], lowest: float, model: SpeedModel) ->
             return Reference(0, 0.0)
         counts = _doubling(every[with_speed[0]], high)
         best = _best_speeds(job, types, counts, lowest, model)
-    growth = [(w, v) for w, v, measured in zip(counts, np.maximum.accumulate(best), best, strict=True) if measured > 0][
-        1:
-    ]
-    return Reference(counts[0], float(best[0]), tuple(w for w, _ in growth), tuple(float(v) for _, v in growth))
+    measured = np.flatnonzero(best > 0)[1:]
+    running_best = np.maximum.accumulate(best)
+    growth = tuple(counts[i] for i in measured), tuple(float(running_best[i]) for i in measured)
+    return Reference(counts[0], float(best[0]), *growth)
 
 
 def _doubling(low: int, high: int) -> list[int]:

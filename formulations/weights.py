@@ -22,7 +22,7 @@ def job_weights(instance: Instance, references: Sequence[Reference]) -> NDArray[
         weights = _relative_sizes(instance, references, runnable)
     else:
         weights = np.ones(len(instance.jobs))
-    return weights * runnable * np.array([job.weight for job in instance.jobs])
+    return np.asarray(weights * runnable * np.array([job.weight for job in instance.jobs]))
 
 
 def size(job: Job, reference: Reference) -> float:
@@ -59,9 +59,9 @@ def _flow_time_weights(
     Vesilo, Harchol-Balter, arXiv:1903.09346). Written with log1p and expm1, since (1 − 1/i)^a nears 1 for long queues.
     """
     weights = np.zeros(len(instance.jobs))
-    active = np.flatnonzero(runnable)
+    active = [j for j, ok in enumerate(runnable) if ok]
     sizes = np.array([size(instance.jobs[j], references[j]) for j in active])
-    longest_first = active[np.argsort(-sizes, kind="stable")]
+    longest_first = np.array(active, dtype=np.intp)[np.argsort(-sizes, kind="stable")]
     a = 1.0 / (1.0 - elasticity([references[j] for j in active]))
     rank = np.arange(1, len(active) + 1, dtype=float)
     with np.errstate(divide="ignore"):  # log1p(−1) = −∞ at rank 1, where λ = 1

@@ -1,4 +1,4 @@
-"""Ring all-reduce (Patarasuk and Yuan, JPDC 2009): computation, latency and bandwidth terms, inside and between nodes."""
+"""Ring all-reduce (Patarasuk and Yuan, JPDC 2009): computation, latency and bandwidth, inside and between nodes."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class AllReduceForm:
         self.batch = speed.batch
 
     def __call__(self, k: Configurations) -> Numbers:
+        """Speeds in samples/s under *k*."""
         t, w = k.gpu_type, k.workers
         between = (np.asarray(k.span) > 1).astype(np.intp)
         computation = (self.a[t] * self.batch / w + self.b[t]) * self.worker_slowdown[t, k.worker_profile]

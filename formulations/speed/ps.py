@@ -37,6 +37,7 @@ class PsSyncForm(_PsForm):
     """T = (a·B/w + b)·φ + (c·w/p + d·w + e·p)·ψ; v = B / T."""
 
     def __call__(self, k: Configurations) -> Numbers:
+        """Speeds in samples/s under *k*."""
         step_time = self._computation(k, self.batch / k.workers) + self._communication(k)
         return self.batch / step_time
 
@@ -49,6 +50,7 @@ class PsAsyncForm(_PsForm):
         self.staleness_cost = speed.staleness_cost
 
     def __call__(self, k: Configurations) -> Numbers:
+        """Speeds in samples/s under *k*."""
         step_time = self._computation(k, self.batch) + self._communication(k)
         efficiency = 1.0 / (1.0 + self.staleness_cost * (k.workers - 1))
         return k.workers * self.batch / step_time * efficiency

@@ -23,6 +23,7 @@ class TableForm:
         self.ps_slowdown = slowdowns(job, job.ps)
 
     def __call__(self, k: Configurations) -> Numbers:
+        """Speeds in samples/s under *k*."""
         t = k.gpu_type
         computation = (
             (1.0 - self.share) * self.worker_slowdown[t, k.worker_profile] * phi(self.interference, k.pressure)
