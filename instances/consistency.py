@@ -25,34 +25,45 @@ if TYPE_CHECKING:
     from coplace.instances.instance import Instance
 
 
+MOST = 21
+"""Contradictions that are looked for at most: a wrong list of nodes would yield one, with advice, per running job."""
+
+
 def inconsistencies(instance: Instance) -> list[Problem]:
-    """Everything that contradicts itself in *instance*; empty if it is sound."""
+    """What contradicts itself in *instance*, the first :data:`MOST` of it; empty if it is sound."""
     nodes = {node.name: node for node in instance.nodes}
-    problems = [
-        *_duplicates("nodes", (node.name for node in instance.nodes)),
-        *_duplicates("jobs", (job.name for job in instance.jobs)),
-        *_ladder(instance.pressure_levels),
-    ]
+    return list(itertools.islice(_parts(instance, nodes), MOST)) or list(
+        itertools.islice(_occupancy(instance, nodes), MOST)
+    )
+
+
+def _parts(instance: Instance, nodes: dict[str, Node]) -> Iterator[Problem]:
+    yield from _duplicates("nodes", (node.name for node in instance.nodes))
+    yield from _duplicates("jobs", (job.name for job in instance.jobs))
+    yield from _ladder(instance.pressure_levels)
     for node in instance.nodes:
-        problems += _node(node)
+        yield from _node(node)
     cluster_types = {node.gpu_type for node in nodes.values()}
     for index, job in enumerate(instance.jobs):
         place = f"jobs[{index}]"
-        problems += _counts(place, job)
-        problems += _speed(place, job)
-        problems += _types(place, job, cluster_types)
-        problems += _current(place, job, nodes)
-    return problems or list(_occupancy(instance, nodes))
+        yield from _counts(place, job)
+        yield from _speed(place, job)
+        yield from _types(place, job, cluster_types)
+        yield from _current(place, job, nodes)
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """Advice that names the nearest known word, whatever its case; empty if none is near."""
+    words = {each.casefold(): each for each in known}
+    close = difflib.get_close_matches(word.casefold(), words, n=1)
+    return f"did you mean {words[close[0]]}?" if close else ""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Advice that names the nearest known word, or some of them."""
     words = list(known)
-    close = difflib.get_close_matches(word, words, n=1)
-    if close:
-        return f"did you mean {close[0]}?"
     some = ", ".join(words[:6]) + (", …" if len(words) > 6 else "")
-    return f"known: {some}" if words else ""
+    return near(word, words) or (f"known: {some}" if words else "")
 
 
 def _duplicates(place: str, names: Iterable[str]) -> Iterator[Problem]:
@@ -151,8 +162,8 @@ def _current(place: str, job: Job, nodes: dict[str, Node]) -> Iterator[Problem]:
         for name in placed:
             if name not in nodes:
                 where = f"{place}.current.tasks.{role}"
-                mend = nearest(name, nodes) + " (a node that failed stays in the list with lost: all)"
-                yield Problem(where, "must name nodes of the cluster", repr(name), mend)
+                rule = "must name nodes of the cluster (one that failed stays in the list, with lost: all)"
+                yield Problem(where, rule, repr(name), nearest(name, nodes))
     for role in ROLES:
         spec = job.role(role)
         if spec is None and job.current.count(role):

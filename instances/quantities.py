@@ -19,6 +19,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from coplace.instances.errors import shorten
+
 FILE_CONTEXT = {"numbers_are_quantities": True}
 """Validation context under which bare numbers are Kubernetes quantities (reading a file)."""
 
@@ -42,7 +44,7 @@ def parse_quantity(text: str) -> Fraction:
     """
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a Kubernetes quantity such as 500m, 4, 16Gi")
+        raise ValueError(f"{shorten(text)} is not a Kubernetes quantity such as 500m, 4 or 16Gi")
     number, exponent, suffix = match.groups()
     return Fraction(number + (exponent or "")) * _SUFFIX[suffix or ""]
 
@@ -102,6 +104,8 @@ def _reader(parse: Callable[..., int], up: bool) -> Callable[[Any, ValidationInf
                 return value
             if isinstance(value, float) and info.context is None:
                 raise PydanticCustomError("quantity", "must be a whole number of the stored unit, or a quantity string")
+            if abs(value) > 1e30:  # also: more digits than Python is willing to print
+                raise PydanticCustomError("quantity", "is too large")
             value = str(value)
         if not isinstance(value, str):
             raise PydanticCustomError("quantity", "must be a Kubernetes quantity such as 500m, 4 or 16Gi")

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import gc
 import json
 import os
-from collections.abc import Iterable
+import re
+import reprlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from coplace.instances.consistency import nearest
+from coplace.instances.consistency import near, nearest
 from coplace.instances.errors import InputError, Problem, shorten
 from coplace.instances.instance import VERSION, Instance
+from coplace.instances.job import Profile
 from coplace.instances.quantities import FILE_CONTEXT
 
 Model = TypeVar("Model", bound=BaseModel)
 Steps = tuple[int | str, ...]
 MAX_PROBLEMS = 20
 """Problems that one error reports at most."""
+
+MAX_ERRORS = 200
+"""Errors of pydantic that are looked at, so that a wrong file of 20,000 jobs is refused at once."""
 
 
 def read_instance(path: str | os.PathLike[str]) -> Instance:
@@ -29,9 +38,10 @@ def read_instance(path: str | os.PathLike[str]) -> Instance:
         InputError: the file cannot be read or breaks a rule; says where and how to mend it.
     """
     source = os.fspath(path)
-    data = load_document(source)
-    _check_version(data, source)
-    return parse(Instance, data, source)
+    with _collector_paused():
+        data = load_document(source)
+        _check_version(data, source)
+        return parse(Instance, data, source)
 
 
 def parse_instance(data: Any, source: str = "") -> Instance:
@@ -46,12 +56,28 @@ def parse(model: type[Model], data: Any, source: str = "") -> Model:
         return model.model_validate(data, context=FILE_CONTEXT)
     except ValidationError as error:
         problems = list(_problems(model, error, data))
-        if len(problems) > MAX_PROBLEMS:
-            rest = Problem("", f"and {len(problems) - MAX_PROBLEMS} more problems")
-            problems = [*problems[:MAX_PROBLEMS], rest]
-        raise InputError(problems, source) from None
+        more = len(problems) > MAX_PROBLEMS or error.error_count() > MAX_ERRORS
+        raise InputError(_at_most(problems, more), source) from None
     except InputError as error:
-        raise error.located(source) from None
+        raise InputError(_at_most(error.problems, len(error.problems) > MAX_PROBLEMS), source) from None
+    except RecursionError:
+        raise InputError([Problem("", "is nested too deeply")], source) from None
+
+
+def _at_most(problems: Iterable[Problem], more: bool) -> list[Problem]:
+    return [*list(problems)[:MAX_PROBLEMS], *([Problem("", "and more problems of this kind")] if more else ())]
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause the cyclic garbage collector: walking the growing tree again and again takes half of a large read."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def load_document(source: str) -> Any:
@@ -63,6 +89,8 @@ def load_document(source: str) -> Any:
     except UnicodeDecodeError:
         mend = "give a YAML or JSON file"
         raise InputError([Problem("", "must be UTF-8 text", "binary data", mend)], source) from None
+    except ValueError as error:  # a path that no file can have
+        raise InputError([Problem("", f"cannot be read: {error}")], ascii(source)) from None
     if not text.strip():
         raise InputError([Problem("", "the file is empty", mend="see docs/file-format.md")], source)
     try:
@@ -85,7 +113,8 @@ def _json(text: str) -> Any:
         if len(members) < len(pairs):
             keys = [key for key, _ in pairs]
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise _Malformed(Problem("", "a key may stand only once in a mapping", repr(twice)))
+            _raise_with_line(text)
+            raise _Malformed(Problem("", _ONCE, _shown(twice)))
         return members
 
     try:
@@ -96,7 +125,32 @@ def _json(text: str) -> Any:
         raise _Malformed(Problem("", f"is not JSON: {error}")) from None
 
 
+def _raise_with_line(text: str) -> None:
+    """Find the key that stands twice in JSON *text* once more as YAML, whose parser knows the line."""
+    try:
+        _yaml(text)
+    except _Malformed as error:
+        if error.problem.rule == _ONCE:
+            raise
+    except RecursionError:
+        pass
+
+
 def _yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.load(text, _yaml_loader())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise _Malformed(Problem(place, f"is not YAML: {error.problem or error}")) from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise _Malformed(Problem("", f"is not YAML: {' '.join(str(error).split())}")) from None
+
+
+@functools.cache
+def _yaml_loader() -> Any:
     import yaml
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -109,24 +163,26 @@ def _yaml(text: str) -> Any:
                     continue
                 key = key_node.value if isinstance(key_node.value, str) else None
                 if key is not None and key in seen:
-                    place = f"line {key_node.start_mark.line + 1}"
-                    raise _Malformed(Problem(place, "a key may stand only once in a mapping", repr(key)))
+                    raise _Malformed(Problem(f"line {key_node.start_mark.line + 1}", _ONCE, _shown(key)))
                 seen.add(key)
             return super().construct_mapping(node, deep)
 
-    try:
-        return yaml.load(text, Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise _Malformed(Problem(place, f"is not YAML: {error.problem or error}")) from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise _Malformed(Problem("", f"is not YAML: {' '.join(str(error).split())}")) from None
+    read_exponents(Loader)
+    return Loader
+
+
+def read_exponents(dialect: Any) -> None:
+    """Let a YAML loader read ``1e6`` as a number and a dumper quote such a text, as JSON and YAML 1.2 have it.
+
+    PyYAML follows YAML 1.1, where only ``1.0e+6`` is a number.
+    """
+    number = re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$")
+    dialect.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
 
 
 def _check_version(data: Any, source: str) -> None:
     if not isinstance(data, dict):
-        found = f"a {type(data).__name__}"
+        found = _KINDS.get(type(data), _shown(data))
         raise InputError([Problem("", "an instance is a mapping with version, nodes and jobs", found)], source)
     version = data.get("version")
     if version == VERSION:
@@ -136,24 +192,38 @@ def _check_version(data: Any, source: str) -> None:
         problem = Problem("version", "is missing", mend=mend)
     elif isinstance(version, str) and version.startswith("coplace/v"):
         problem = Problem(
-            "version", f"this coplace reads {VERSION}", repr(version), "upgrade coplace or convert the file"
+            "version", f"this coplace reads {VERSION}", _shown(version), "upgrade coplace or convert the file"
         )
     else:
-        problem = Problem("version", f"must be {VERSION}", shorten(version), mend)
+        problem = Problem("version", f"must be {VERSION}", _shown(version), mend)
     raise InputError([problem], source)
 
 
 # --- pydantic's errors in our words -------------------------------------------------------------------------------
 
+_ONCE = "a key may stand only once in a mapping"
+_KINDS = {type(None): "nothing", list: "a list", str: "text", int: "a number", float: "a number", bool: "true or false"}
 _RULES = {
     "missing": "is missing",
     "extra_forbidden": "unknown key",
     "finite_number": "must be a finite number",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
     "union_tag_not_found": "needs a form",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
     "float_type": "must be a number",
+    "float_parsing": "must be a number",
     "string_type": "must be text (put it in quotes)",
+    "string_unicode": "must be text that UTF-8 can hold",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must be printable, on one line, with single spaces between words",
+    "too_short": "must not be empty",
+    "too_long": "must have at most {max_length} entries",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "dict_type": "must be a mapping",
@@ -161,45 +231,89 @@ _RULES = {
     "model_attributes_type": "must be a mapping",
     "tuple_type": "must be a list",
     "list_type": "must be a list",
+    "recursion_loop": "must not contain itself",
+    "invalid_key": "a key must be text (put it in quotes)",
 }
 
+_WHOLE = {"too_short", "literal_error", "float_type", "float_parsing"}
+"""Errors about a value as a whole, which say nothing new where something inside of the value was refused: a list
+is empty only because its entries were, or a union (``lost``, ``slowdown``) was meant as its other branch."""
 
-def _problems(model: type[BaseModel], error: ValidationError, data: Any) -> Iterable[Problem]:
-    schema = model.model_json_schema()
-    errors = error.errors(include_url=False)
-    for details in errors:
-        loc = details["loc"]
-        if details["type"] == "too_short" and any(e["loc"][: len(loc)] == loc != e["loc"] for e in errors):
-            continue  # empty only because its entries were refused, which is said already
-        path = _without_tags(schema, loc)
-        yield _problem(schema, details, path, _render(_as_written(data, path)))
+_BRIEF = reprlib.Repr()
+_BRIEF.maxlevel, _BRIEF.maxdict, _BRIEF.maxlist, _BRIEF.maxtuple, _BRIEF.maxset = 2, 8, 8, 8, 8
+_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 60
+
+
+def _shown(value: object) -> str:
+    """What was found, shortened; also for values too large or too deep to be printed."""
+    try:
+        if isinstance(value, dict | list | tuple | set) and len(value) <= 8:
+            text = _BRIEF.repr(value)
+            return text if len(text) <= 60 else f"{text[:59]}…"
+        return shorten(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, thousands of nested lists
+        return f"{type(value).__name__} that is too large to show"
+
+
+@functools.cache
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
+
+
+def _problems(model: type[BaseModel], error: ValidationError, data: Any) -> list[Problem]:
+    schema = _schema(model)
+    errors = error.errors(include_url=False)[:MAX_ERRORS]
+    paths = [_without_tags(schema, details["loc"], details["type"]) for details in errors]
+    around = {path[:end] for path in paths for end in range(len(path))}
+    problems: dict[tuple[str, str], Problem] = {}
+    for details, path in zip(errors, paths, strict=True):
+        if details["type"] in _WHOLE and details["loc"][-1:] != ("[key]",) and path in around:
+            continue
+        problem = _problem(schema, details, path, _render(_as_written(data, path)))
+        key = (problem.place, problem.found or problem.rule)
+        if key in problems and problems[key].rule != problem.rule:  # each branch of a union has refused the value
+            problem = Problem(problem.place, f"{problems[key].rule}, or {problem.rule}", problem.found)
+        problems[key] = problem
+    return list(problems.values())
+
+
+def explain(details: ErrorDetails) -> str:
+    """The rule that an error of pydantic stands for, in our words."""
+    kind, message = details["type"], details["msg"]
+    if kind in ("float_type", "int_parsing_size") and type(details["input"]) is int:
+        return "is too large"
+    if kind in _RULES:
+        context = {
+            key: f"{value:g}" if isinstance(value, float) else value for key, value in details.get("ctx", {}).items()
+        }
+        return _RULES[kind].format(**context)
+    rule = message.removeprefix("Input should be ").removeprefix("Value error, ")
+    return f"must be {rule}" if message.startswith("Input should be ") else rule
 
 
 def _problem(schema: dict[str, Any], details: ErrorDetails, path: Steps, place: str) -> Problem:
     kind = details["type"]
-    context = details.get("ctx", {})
-    found = "" if kind in ("missing", "extra_forbidden") else shorten(details["input"])
+    found = "" if kind in ("missing", "extra_forbidden") else _shown(details["input"])
     mend = ""
-    rule = _RULES.get(kind)
+    rule = explain(details)
     if kind == "extra_forbidden":
         mend = nearest(str(path[-1]), _keys(schema, path[:-1]))
-    elif kind == "literal_error":
-        words = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
+    elif kind in ("literal_error", "union_tag_invalid"):
+        context = details["ctx"]
+        expected = context.get("expected") or context["expected_tags"]
+        words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
         rule = f"must be one of {', '.join(words)}" if len(words) > 1 else f"must be {words[0]}"
-        mend = nearest(str(details["input"]), words) if len(words) > 1 else ""
-    elif kind == "union_tag_invalid":
-        words = [word.strip("'") for word in context["expected_tags"].split(", ")]
-        place += ".form"
-        rule, found = f"must be one of {', '.join(words)}", repr(context["tag"])
-        mend = nearest(context["tag"], words)
+        if kind == "union_tag_invalid":
+            place += ".form"
+            found = _shown(details["input"]["form"])
+        mend = near(str(context.get("tag", details["input"])), words)
     elif kind == "missing" and path and path[-1] == "profiles":
         rule = "needs profiles, or cpu and memory of its only profile"
-    if rule is None:
-        message = details["msg"]
-        rule = message.removeprefix("Input should be ").removeprefix("Value error, ")
-        if message.startswith("Input should be "):
-            rule = f"must be {rule}"
-    return Problem(place, rule, found, mend)
+    elif kind == "string_type" and details["loc"][-1] == "[key]":
+        rule = _RULES["invalid_key"]
+    elif kind == "profiles":
+        found = ""
+    return Problem(place, rule, "" if found and found in rule else found, mend)
 
 
 def _as_written(data: Any, path: Steps) -> Steps:
@@ -213,7 +327,7 @@ def _as_written(data: Any, path: Steps) -> Steps:
         if skipped and step == 0:
             skipped = False
             continue
-        written.append(step)
+        written.append(step if isinstance(data, list | tuple) else str(step))
         try:
             data = data[step]
         except (KeyError, IndexError, TypeError):
@@ -221,10 +335,16 @@ def _as_written(data: Any, path: Steps) -> Steps:
     return tuple(written)
 
 
+_PLAIN = re.compile(r"[\w.:/ -]{1,253}")
+
+
 def _render(path: Steps) -> str:
     text = ""
     for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}"
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{step if _PLAIN.fullmatch(step) else shorten(step)}"
     return text.removeprefix(".")
 
 
@@ -239,8 +359,8 @@ def _branches(root: dict[str, Any], schema: dict[str, Any]) -> list[dict[str, An
 def _descend(root: dict[str, Any], schemas: list[dict[str, Any]], step: int | str) -> list[dict[str, Any]]:
     below: list[dict[str, Any]] = []
     for schema in schemas:
-        if isinstance(step, int):
-            children = [schema.get("items")]
+        if isinstance(step, int) and "items" in schema:
+            children = [schema["items"]]
         else:
             named = schema.get("properties", {}).get(step)
             children = (
@@ -254,7 +374,7 @@ def _descend(root: dict[str, Any], schemas: list[dict[str, Any]], step: int | st
     return below
 
 
-def _without_tags(root: dict[str, Any], loc: Steps) -> Steps:
+def _without_tags(root: dict[str, Any], loc: Steps, kind: str) -> Steps:
     """The path in the file: pydantic adds the chosen branch of a union as a step of its own."""
     path: list[int | str] = []
     schemas = _branches(root, root)
@@ -265,8 +385,8 @@ def _without_tags(root: dict[str, Any], loc: Steps) -> Steps:
         if below:
             path.append(step)
             schemas = below
-        elif last and any("properties" in schema for schema in schemas):
-            path.append(step)  # an unknown key
+        elif last and kind in ("extra_forbidden", "invalid_key"):
+            path.append(step)
         else:
             chosen = [s for s in schemas if s.get("properties", {}).get("form", {}).get("const") == step]
             schemas = chosen or schemas
@@ -277,4 +397,5 @@ def _keys(root: dict[str, Any], path: Steps) -> list[str]:
     schemas = _branches(root, root)
     for step in path:
         schemas = _descend(root, schemas, step)
-    return sorted({key for schema in schemas for key in schema.get("properties", {})})
+    keys = {key for schema in schemas for key in schema.get("properties", {})}
+    return sorted(keys | (Profile.model_fields.keys() if "profiles" in keys else set()))

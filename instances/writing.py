@@ -9,6 +9,7 @@ from typing import IO, Any
 
 from coplace.instances.files import write_atomically
 from coplace.instances.instance import Instance
+from coplace.instances.reading import read_exponents
 
 
 def to_document(instance: Instance) -> dict[str, Any]:
@@ -31,8 +32,11 @@ def write_instance(instance: Instance, path: str | os.PathLike[str]) -> None:
         else:
             import yaml
 
-            dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-            yaml.dump(document, file, dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+            class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+                """Writes what our loader reads."""
+
+            read_exponents(Dumper)
+            yaml.dump(document, file, Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
 
     write_atomically(path, write)
 
