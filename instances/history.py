@@ -103,7 +103,7 @@ def read_history(path: str | os.PathLike[str]) -> Iterator[Observation]:
     """
     source = str(path)
     try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file)
             if tuple(rows.fieldnames or ()) != COLUMNS:
                 found = shorten(",".join(rows.fieldnames or ()))
@@ -112,19 +112,28 @@ def read_history(path: str | os.PathLike[str]) -> Iterator[Observation]:
                 )
             for row in rows:
                 yield _observation(row, rows.line_num, source)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError([Problem("", f"cannot be read: {error}")], source) from None
+    except OSError as error:
+        raise InputError([Problem("", f"cannot be read: {error.strerror or error}")], source) from None
+    except (ValueError, csv.Error) as error:  # also: no UTF-8, a path that no file can have
+        raise InputError([Problem("", f"cannot be read as CSV: {error}")], source) from None
 
 
 def _observation(row: dict[str, str], line: int, source: str) -> Observation:
+    if None in row or None in row.values():
+        cells = sum(value is not None for key, value in row.items() if key) + len(row.get(None, ()))  # type: ignore[call-overload]
+        raise InputError([Problem(f"line {line}", f"must have {len(COLUMNS)} cells", str(cells))], source)
     version = row.pop("schema")
     if version != HISTORY_VERSION:
         raise InputError([Problem(f"line {line}.schema", f"must be {HISTORY_VERSION}", shorten(version))], source)
     try:
         return Observation.model_validate({key: value for key, value in row.items() if value != ""})
     except ValidationError as error:
-        problems = (
-            Problem(f"line {line}.{e['loc'][0] if e['loc'] else ''}", e["msg"], shorten(e["input"]))
-            for e in error.errors()
-        )
+        from coplace.instances.reading import explain  # which itself reads what a job carries of its history
+
+        problems = [
+            Problem(f"line {line}.{details['loc'][0]}", explain(details), shorten(details["input"]))
+            if details["type"] != "missing"
+            else Problem(f"line {line}.{details['loc'][0]}", explain(details))
+            for details in error.errors(include_url=False)
+        ]
         raise InputError(problems, source) from None

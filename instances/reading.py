@@ -263,7 +263,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 def _problems(model: type[BaseModel], error: ValidationError, data: Any) -> list[Problem]:
     schema = _schema(model)
     errors = error.errors(include_url=False)[:MAX_ERRORS]
-    paths = [_without_tags(schema, details["loc"], details["type"]) for details in errors]
+    paths = [_without_tags(schema, details["loc"], details["type"], data) for details in errors]
     around = {path[:end] for path in paths for end in range(len(path))}
     problems: dict[tuple[str, str], Problem] = {}
     for details, path in zip(errors, paths, strict=True):
@@ -374,7 +374,7 @@ def _descend(root: dict[str, Any], schemas: list[dict[str, Any]], step: int | st
     return below
 
 
-def _without_tags(root: dict[str, Any], loc: Steps, kind: str) -> Steps:
+def _without_tags(root: dict[str, Any], loc: Steps, kind: str, data: Any) -> Steps:
     """The path in the file: pydantic adds the chosen branch of a union as a step of its own."""
     path: list[int | str] = []
     schemas = _branches(root, root)
@@ -382,15 +382,27 @@ def _without_tags(root: dict[str, Any], loc: Steps, kind: str) -> Steps:
     for index, step in enumerate(loc):
         below = _descend(root, schemas, step)
         last = index == len(loc) - 1
-        if below:
+        free = not any(step in schema.get("properties", ()) for schema in schemas)
+        if below and not (free and isinstance(step, str) and _at(data, step) is _NOTHING):
             path.append(step)
-            schemas = below
+            schemas, data = below, _at(data, step)
         elif last and kind in ("extra_forbidden", "invalid_key"):
             path.append(step)
         else:
             chosen = [s for s in schemas if s.get("properties", {}).get("form", {}).get("const") == step]
             schemas = chosen or schemas
     return tuple(path)
+
+
+_NOTHING = object()
+
+
+def _at(data: Any, step: int | str) -> Any:
+    """What stands at *step* of *data*; the only profile of a role that gives it directly is the role's mapping."""
+    try:
+        return data[step]
+    except (KeyError, IndexError, TypeError):
+        return [data] if step == "profiles" and isinstance(data, dict) else _NOTHING
 
 
 def _keys(root: dict[str, Any], path: Steps) -> list[str]:
