@@ -1,4 +1,4 @@
-# Needs make and Python 3.11 or newer; everything else goes into .venv. PYTHON=... names an interpreter.
+# Needs make and Python 3.11 or newer; everything else goes into .venv. PYTHON=... names the interpreter for a new .venv.
 
 BIN := .venv/bin
 PYTHONS := $(if $(PYTHON),"$(PYTHON)",python3 python3.14 python3.13 python3.12 python3.11)
