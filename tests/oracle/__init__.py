@@ -1,0 +1,1 @@
+"""An independent, slow and plain reading of docs/model.md, against which the package is tested."""
