@@ -79,4 +79,4 @@ def _best_speeds(
     workers, gpu_type, servers, worker_profile, ps_profile = shape
     k = Configurations(gpu_type, workers, servers, 1, lowest, worker_profile, ps_profile)
     speeds = np.broadcast_to(model.predict(job, k).mean, np.broadcast_shapes(*(axis.shape for axis in shape)))
-    return speeds.reshape(len(counts), -1).max(axis=1)
+    return np.asarray(speeds.reshape(len(counts), -1).max(axis=1))

@@ -1,0 +1,231 @@
+"""Candidates: every configuration a job could run in, as columns of arrays, with the dominated ones pruned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coplace.formulations.hosts import HostLimits, NodeArrays
+from coplace.formulations.memory import ps_memory_grid
+from coplace.formulations.scoring import Scoring
+from coplace.formulations.speed import Configurations
+from coplace.instances.instance import Instance
+from coplace.instances.job import Job, Profile, WorkerSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Columns of configurations that a job may be started in or moved to; keeping a running job as it is is apart.
+
+    A column stands for every placement with its counts and profiles on its GPU type that uses at most ``span`` nodes,
+    all at pressure levels ≤ ``level``. All arrays have shape [columns]; columns of a job are consecutive.
+
+    Attributes:
+        job: position in the instance.
+        gpu_type: index into the instance's ``gpu_types``.
+        workers, servers, worker_profile, ps_profile, span, level: the configuration.
+        ps_memory: MiB of one server.
+        speed: samples/s at exactly that span and level.
+        value: λ · U of it, restart included.
+    """
+
+    job: NDArray[np.int32]
+    gpu_type: NDArray[np.int16]
+    workers: NDArray[np.int32]
+    servers: NDArray[np.int32]
+    worker_profile: NDArray[np.int8]
+    ps_profile: NDArray[np.int8]
+    span: NDArray[np.int32]
+    level: NDArray[np.int8]
+    ps_memory: NDArray[np.int64]
+    speed: NDArray[np.float64]
+    value: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    def of(self, j: int) -> slice:
+        """The columns of the job at position *j*."""
+        return slice(int(np.searchsorted(self.job, j)), int(np.searchsorted(self.job, j, side="right")))
+
+
+def candidates(instance: Instance, scoring: Scoring | None = None, *, prune: bool = True) -> Candidates:
+    """All candidate columns of all jobs.
+
+    Left out are configurations that no node can host and, with *prune*, those that another column makes superfluous
+    in every respect:
+
+    * a larger span or a higher level at the same speed (it allows more placements);
+    * fewer tasks, none of them larger, at no less speed: any placement of the dominated column becomes one of the
+      dominating column by dropping tasks, and dropping tasks never raises span, pressure or the use of a quota.
+    """
+    scoring = scoring or Scoring(instance)
+    nodes = NodeArrays(instance)
+    parts = [_job_columns(scoring, nodes, j, prune) for j in range(len(instance.jobs))]
+    return _concatenate(parts)
+
+
+def _concatenate(parts: Sequence[Candidates]) -> Candidates:
+    columns = {f.name: np.concatenate([getattr(part, f.name) for part in (_NONE, *parts)]) for f in fields(Candidates)}
+    return Candidates(**columns)
+
+
+_NONE = Candidates(
+    job=np.zeros(0, np.int32),
+    gpu_type=np.zeros(0, np.int16),
+    workers=np.zeros(0, np.int32),
+    servers=np.zeros(0, np.int32),
+    worker_profile=np.zeros(0, np.int8),
+    ps_profile=np.zeros(0, np.int8),
+    span=np.zeros(0, np.int32),
+    level=np.zeros(0, np.int8),
+    ps_memory=np.zeros(0, np.int64),
+    speed=np.zeros(0, np.float64),
+    value=np.zeros(0, np.float64),
+)
+
+
+def _job_columns(scoring: Scoring, nodes: NodeArrays, j: int, prune: bool) -> Candidates:
+    """Columns of one job. Arrays below have the axes [type, worker profile, ps profile, w, p, span, level]."""
+    instance = scoring.instance
+    job = instance.jobs[j]
+    if scoring.weights[j] <= 0:
+        return _NONE
+    limits = nodes.limits(job)
+    cluster_type = {gpu_type: t for t, gpu_type in enumerate(instance.gpu_types)}
+    known = [(i, cluster_type[t]) for i, t in enumerate(job.types) if t in cluster_type]
+    types = [(i, t) for i, t in known if limits[t].nodes]
+    if not types:
+        return _NONE
+    worker_counts = range(job.worker.min, job.worker.max + 1)
+    server_counts = range(job.min_servers, job.max_servers + 1)
+    w = np.array(worker_counts)
+    p = np.array(server_counts)
+    n_levels = len(scoring.levels)
+    total_nodes = sum(limit.nodes for limit in limits)
+
+    # How many workers one node can hold, by [type, worker profile]; the fewest nodes that w workers need.
+    profiles = job.worker.profiles
+    room = np.array([[_room(instance, job.worker, limits[t], profile) for profile in profiles] for _, t in types])
+    fewest = -(-w[None, None, :] // np.maximum(room, 1)[:, :, None])  # [type, worker profile, w]
+    type_nodes = np.array([limits[t].nodes for _, t in types])
+    possible = (room[:, :, None] > 0) & (fewest <= type_nodes[:, None, None])
+    lowest_level = np.array([_level(limits[t].capacities, job.worker.intensity) for _, t in types])
+
+    memory = ps_memory_grid(job, worker_counts, server_counts)  # [ps profile, w, p]
+    allowed = possible[:, :, None, :, None] & _servers_fit(job, memory, limits)[None, None]
+    allowed = allowed & _within_quota(instance, job, memory, w, p)[None]
+    spans = np.arange(1, min(int(w[-1] + p[-1]), total_nodes) + 1)
+    most = np.minimum(w[:, None] + p[None, :], total_nodes)  # [w, p]
+    mask = (
+        allowed[..., None]
+        & (spans >= fewest[:, :, None, :, None, None])
+        & (spans <= most[:, :, None])
+    )[..., None] & (np.arange(n_levels) >= lowest_level[:, None, None, None, None, None, None])  # fmt: skip
+    if not mask.any():
+        return _NONE
+
+    axes = np.ix_(
+        np.array([i for i, _ in types]), np.arange(len(job.worker.profiles)), np.arange(memory.shape[0]), w, p, spans,
+        np.array(scoring.levels),
+    )  # fmt: skip
+    i_type, worker_profile, ps_profile, workers, servers, span, pressure = axes
+    k = Configurations(i_type, workers, servers, span, pressure, worker_profile, ps_profile)
+    speed = np.broadcast_to(scoring.model.predict(job, k).mean, mask.shape)
+    mask &= speed > 0
+    if prune:
+        _prune_spans_and_levels(mask, speed)
+        _prune_tasks(mask, speed, memory)
+    chosen = np.nonzero(mask)
+    speeds = speed[chosen]
+    return Candidates(
+        job=np.full(len(speeds), j, dtype=np.int32),
+        gpu_type=np.array([t for _, t in types], dtype=np.int16)[chosen[0]],
+        worker_profile=chosen[1].astype(np.int8),
+        ps_profile=chosen[2].astype(np.int8),
+        workers=w[chosen[3]].astype(np.int32),
+        servers=p[chosen[4]].astype(np.int32),
+        span=spans[chosen[5]].astype(np.int32),
+        level=chosen[6].astype(np.int8),
+        ps_memory=memory[chosen[2], chosen[3], chosen[4]],
+        speed=speeds,
+        value=scoring.value(j, speeds, kept=False),
+    )
+
+
+def _room(instance: Instance, role: WorkerSpec, limit: HostLimits, profile: Profile) -> int:
+    """Most workers that any node of a set can hold, as far as each resource on its own tells."""
+    room = instance.rules.max_tasks_per_node or role.max
+    for amount, free in zip((role.gpu, profile.cpu, profile.memory), limit.free, strict=True):
+        if amount:
+            room = min(room, int(free) // amount)
+    if role.intensity:
+        room = min(room, int(limit.capacities[-1]) // role.intensity)
+    return room
+
+
+def _level(capacities: NDArray[np.int64], intensity: int) -> int:
+    """Lowest level at which a node can host a task of that intensity."""
+    return int(np.searchsorted(capacities, intensity))
+
+
+def _servers_fit(job: Job, memory: NDArray[np.int64], limits: list[HostLimits]) -> NDArray[np.bool_]:
+    """Whether one server fits some node, by [ps profile, w, p]."""
+    if job.ps is None:
+        return np.ones(memory.shape, dtype=bool)
+    cpu = max(int(limit.free[1]) for limit in limits)
+    largest = max(int(limit.free[2]) for limit in limits)
+    calm = max(int(limit.capacities[-1]) for limit in limits) >= job.ps.intensity
+    enough_cpu = np.array([profile.cpu <= cpu and calm for profile in job.ps.profiles])
+    return np.asarray((memory <= largest) & enough_cpu[:, None, None])
+
+
+def _within_quota(
+    instance: Instance, job: Job, memory: NDArray[np.int64], w: NDArray[np.int64], p: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether the job alone stays within its tenant's quota, by [worker profile, ps profile, w, p]."""
+    quota = instance.rules.quotas.get(job.tenant)
+    shape = (len(job.worker.profiles), *memory.shape)
+    if quota is None:
+        return np.ones(shape, dtype=bool)
+    allowed = np.ones(shape, dtype=bool)
+    unlimited = np.iinfo(np.int64).max
+    gpu, cpu, most_memory = (unlimited if limit is None else limit for limit in quota.vector)
+    for i, profile in enumerate(job.worker.profiles):
+        workers = w[:, None]
+        allowed[i] &= workers * job.worker.gpu <= gpu
+        allowed[i] &= workers * profile.memory + p * memory <= most_memory
+        for s, ps_profile in enumerate(job.ps.profiles if job.ps else ()):
+            allowed[i, s] &= workers * profile.cpu + p * ps_profile.cpu <= cpu
+        if job.ps is None:
+            allowed[i] &= workers * profile.cpu <= cpu
+    return allowed
+
+
+def _prune_spans_and_levels(mask: NDArray[np.bool_], speed: NDArray[np.float64]) -> None:
+    """Drop a column where the next span, or the next level, is as fast (in place)."""
+    mask[..., :-1, :] &= ~(mask[..., 1:, :] & (speed[..., 1:, :] >= speed[..., :-1, :]))
+    mask[..., :-1] &= ~(mask[..., 1:] & (speed[..., 1:] >= speed[..., :-1]))
+
+
+def _prune_tasks(mask: NDArray[np.bool_], speed: NDArray[np.float64], memory: NDArray[np.int64]) -> None:
+    """Drop a column where fewer tasks, none of them larger, are as fast (in place).
+
+    Server memory never falls with the worker count, so fewer workers at equal servers never need more; fewer servers
+    do, unless the profile's floor decides.
+    """
+    usable = np.where(speed > 0, speed, -np.inf)
+    if mask.shape[3] > 1:
+        fewer_workers = np.maximum.accumulate(usable, axis=3)
+        mask[:, :, :, 1:] &= fewer_workers[:, :, :, :-1] < usable[:, :, :, 1:]
+    else:
+        fewer_workers = usable
+    best = fewer_workers[..., 0, :, :]  # over w' ≤ w and admissible p' ≤ p; axes [type, wp, pp, w, span, level]
+    for p in range(1, mask.shape[4]):
+        no_larger = memory[:, :, p - 1] <= memory[:, :, p]  # [ps profile, w]
+        fewer_servers = np.where(no_larger[None, None, :, :, None, None], best, -np.inf)
+        mask[:, :, :, :, p] &= fewer_servers < usable[:, :, :, :, p]
+        best = np.maximum(fewer_workers[:, :, :, :, p], fewer_servers)

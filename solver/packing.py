@@ -1,0 +1,139 @@
+"""Where the tasks of one job go: few nodes, tightly filled, under a chosen pressure level."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coplace.instances.cluster import Vector
+from coplace.solver.placement import Placement, Shape
+from coplace.solver.state import State
+
+
+class Packer:
+    """Finds placements for jobs among what is free in a :class:`State`."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        nodes = state.nodes
+        self._of_type = [nodes.open & (nodes.gpu_type == t) for t in range(len(state.instance.gpu_types))]
+        self._gpus = nodes.free[:, 0]
+        self._host_cache: dict[tuple[int, int], NDArray[np.intp]] = {}
+        self._most = state.instance.rules.max_tasks_per_node or 10**9
+
+    def place(self, j: int, shape: Shape, level: int) -> Placement | None:
+        """A placement of job *j*, which runs nothing, that leaves every node it uses at *level* or lower.
+
+        One node that holds the whole job is preferred, the tightest first; then the fewest nodes for the workers, with
+        servers beside them as far as there is room, and elsewhere on nodes without GPUs before others.
+        None if this way of packing finds none.
+        """
+        if not self.state.within_quota(j, shape):
+            return None
+        worker, server = self.state.demands(j, shape)
+        return self._on_one_node(j, shape, level, worker, server) or self._on_several(j, shape, level, worker, server)
+
+    def hosts(self, j: int, gpu_type: int) -> NDArray[np.intp]:
+        """Positions of the nodes that may get tasks of job *j*; −1 = of any type."""
+        job = self.state.instance.jobs[j]
+        selected = self.state.nodes.selected(job)
+        key = (id(selected), gpu_type)
+        found = self._host_cache.get(key)
+        if found is None:
+            mask = selected & (self.state.nodes.open if gpu_type < 0 else self._of_type[gpu_type])
+            found = self._host_cache[key] = np.flatnonzero(mask)
+        return found
+
+    def _on_one_node(self, j: int, shape: Shape, level: int, worker: Vector, server: Vector) -> Placement | None:
+        state = self.state
+        w, p = shape.workers, shape.servers
+        if w + p > self._most:
+            return None
+        hosts = self.hosts(j, shape.gpu_type)
+        free = state.free[hosts]
+        fits = np.ones(len(hosts), dtype=bool)
+        for r in range(3):
+            need = w * worker[r] + p * server[r]
+            if need:
+                fits &= free[:, r] >= need
+        intensities = state.intensities(j)
+        added = w * intensities[0] + p * intensities[1]
+        if added:
+            fits &= state.load[hosts] + added <= state.nodes.capacities[hosts, level]
+        places = np.flatnonzero(fits)
+        if not places.size:
+            return None
+        # tightest: fewest GPUs left over, then least CPU
+        left = free[places, 0] * 10**9 + free[places, 1]
+        n = int(hosts[places[np.argmin(left)]])
+        return Placement(shape, {n: w}, {n: p} if p else {})
+
+    def _on_several(self, j: int, shape: Shape, level: int, worker: Vector, server: Vector) -> Placement | None:
+        state = self.state
+        hosts = self.hosts(j, shape.gpu_type)
+        intensities = state.intensities(j)
+        room = self.room(hosts, level, worker, intensities[0], state.free[hosts], state.load[hosts])
+        workers = _fewest(hosts, room, shape.workers)
+        if workers is None:
+            return None
+        if not shape.servers:
+            return Placement(shape, workers)
+        left = shape.servers
+        servers: dict[int, int] = {}
+        beside = np.fromiter(workers, dtype=np.intp)
+        counts = np.fromiter(workers.values(), dtype=np.int64)
+        free = state.free[beside] - counts[:, None] * np.array(worker)
+        load = state.load[beside] + counts * intensities[0]
+        room = np.minimum(self.room(beside, level, server, intensities[1], free, load), self._most - counts)
+        for n, space in zip(beside, room, strict=True):
+            take = min(left, int(space))
+            if take > 0:
+                servers[int(n)] = take
+                left -= take
+        if left:
+            hosts = np.setdiff1d(self.hosts(j, -1), beside, assume_unique=True)
+            room = self.room(hosts, level, server, intensities[1], state.free[hosts], state.load[hosts])
+            without_gpu = self._gpus[hosts] == 0
+            for group in (without_gpu, slice(None)):
+                elsewhere = _fewest(hosts[group], room[group], left)
+                if elsewhere is not None:
+                    return Placement(shape, workers, servers | elsewhere)
+            return None
+        return Placement(shape, workers, servers)
+
+    def room(
+        self,
+        hosts: NDArray[np.intp],
+        level: int,
+        demand: Vector,
+        intensity: int,
+        free: NDArray[np.int64],
+        load: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """How many tasks each of *hosts* can take, by [host]."""
+        room = np.full(len(hosts), self._most, dtype=np.int64)
+        for r in range(3):
+            if demand[r]:
+                np.minimum(room, free[:, r] // demand[r], out=room)
+        if intensity:
+            np.minimum(room, (self.state.nodes.capacities[hosts, level] - load) // intensity, out=room)
+        return np.maximum(room, 0, out=room)
+
+
+def _fewest(hosts: NDArray[np.intp], room: NDArray[np.int64], count: int) -> dict[int, int] | None:
+    """*count* tasks on as few hosts as possible: the roomiest first, the rest on the tightest that holds it."""
+    if not len(hosts) or int(np.minimum(room, count).sum()) < count:
+        return None
+    order = np.argsort(-room, kind="stable")
+    falling = room[order]
+    placed: dict[int, int] = {}
+    left = count
+    for i, n in enumerate(order):
+        space = int(falling[i])
+        if space >= left:
+            tightest = order[len(order) - 1 - int(np.searchsorted(falling[::-1], left))]
+            placed[int(hosts[tightest])] = left
+            return placed
+        placed[int(hosts[n])] = space
+        left -= space
+    return None

@@ -1,0 +1,91 @@
+"""One round: the ladder from keep-current upwards, each rung only replacing a plan by a better one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from coplace.formulations.evaluate import evaluate
+from coplace.formulations.keep import displaced
+from coplace.formulations.scoring import Scoring
+from coplace.formulations.speed import SpeedModel
+from coplace.instances.consistency import nearest
+from coplace.instances.errors import InputError, Problem
+from coplace.instances.instance import Instance
+from coplace.instances.writing import instance_sha256
+from coplace.solver.methods import METHODS
+from coplace.solver.pending import pending_jobs
+from coplace.solver.result import Result
+from coplace.solver.search import Search
+
+
+def solve(
+    instance: Instance,
+    *,
+    method: str = "auto",
+    time_limit: float = 60.0,
+    gap: float = 1e-4,
+    seed: int = 0,
+    model: SpeedModel | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+    progress: Callable[[str, float], None] = lambda rung, objective: None,
+) -> Result:
+    """Decide what the cluster runs: counts, profiles and nodes of every job.
+
+    Args:
+        instance: nodes, jobs, rules and goal of the round.
+        method: one of :data:`~coplace.solver.methods.METHODS`.
+        time_limit: seconds of wall time; the best plan so far is returned when they are over.
+        gap: relative gap at which a method that proves bounds may stop.
+        seed: the same seed gives the same plan.
+        model: predicts speeds; by default the forms and tables in the instance are taken as they are.
+        interrupted: asked often; returning True ends the solve with the best plan so far.
+        progress: told the rung and the objective of the best plan after each rung.
+
+    Returns:
+        A :class:`Result` whose plan has passed :func:`coplace.solver.check`.
+
+    Raises:
+        InputError: unknown method, or a limit that is no positive number.
+    """
+    if method not in METHODS:
+        raise InputError([Problem("method", "is unknown", repr(method), nearest(method, METHODS))])
+    if not time_limit > 0:
+        raise InputError([Problem("time_limit", "must be above 0 seconds", str(time_limit))])
+    if not gap >= 0:
+        raise InputError([Problem("gap", "must not be negative", str(gap))])
+    started = time.monotonic()
+    scoring = Scoring(instance, model)
+    search = Search(scoring, deadline=started + time_limit, gap=gap, seed=seed, interrupted=interrupted)
+    for name, rung in METHODS[method].rungs:
+        if search.report is not None and search.stopped():
+            search.cut_short()
+            break
+        search.rung = name
+        rung(search)
+        assert search.report is not None
+        progress(name, search.report.objective)
+    return _result(search, method, started)
+
+
+def _result(search: Search, method: str, started: float) -> Result:
+    assert search.report is not None
+    evaluation = evaluate(search.instance, search.plan, search.scoring)
+    return Result(
+        status="feasible",
+        reason=search.reason,
+        objective=evaluation.objective,
+        bound=None,
+        gap=None,
+        certified_gap=None,
+        method=method,
+        found_by=search.found_by,
+        seed=search.seed,
+        plan=search.plan,
+        jobs=evaluation.jobs,
+        pending=pending_jobs(search.scoring, search.plan, finished=search.reason == "finished"),
+        moved=search.report.moved,
+        displaced=tuple(sorted(displaced(search.instance, search.scoring))),
+        instance_sha256=instance_sha256(search.instance),
+        wall_seconds=time.monotonic() - started,
+    )

@@ -1,0 +1,194 @@
+"""The state of a search: what runs where, what is free, and what it is all worth, updated task by task."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coplace.formulations.hosts import NodeArrays
+from coplace.formulations.keep import keep_current
+from coplace.formulations.scoring import Scoring
+from coplace.formulations.speed import Configurations
+from coplace.instances.cluster import Vector
+from coplace.instances.demand import demand
+from coplace.instances.plan import PS, WORKER, Allocation, Plan
+from coplace.solver.placement import Placement, Shape
+
+
+class State:
+    """Jobs and nodes by their position in the instance.
+
+    Attributes:
+        free: free amounts by [node, resource] (GPUs, milli-cores, MiB).
+        load: intensity on each node, by [node].
+        level: pressure level at which each node runs, by [node].
+        placements: placement of each job, None if it runs nothing.
+        values: λ · U of each job.
+        objective: sum of the values.
+        kept_placements: what keep-current keeps of each job.
+        moves_left: running jobs that may still be moved; None without a budget.
+    """
+
+    def __init__(self, scoring: Scoring, plan: Plan | None = None) -> None:
+        """The state that runs *plan*, by default keep-current."""
+        self.scoring = scoring
+        self.instance = scoring.instance
+        self.nodes = NodeArrays(self.instance)
+        self.free: NDArray[np.int64] = self.nodes.free.copy()
+        self.load: NDArray[np.int64] = np.zeros(len(self.nodes.names), dtype=np.int64)
+        self.level = [0] * len(self.nodes.names)
+        self.jobs_on: list[set[int]] = [set() for _ in self.nodes.names]
+        self.placements: list[Placement | None] = [None] * len(self.instance.jobs)
+        self.values = [0.0] * len(self.instance.jobs)
+        self.objective = 0.0
+        self.tenant_use: dict[str, NDArray[np.int64]] = {
+            tenant: np.zeros(3, dtype=np.int64) for tenant in self.instance.rules.quotas
+        }
+        quotas = self.instance.rules.quotas
+        unlimited = np.iinfo(np.int64).max
+        self.tenant_limit = {
+            tenant: np.array([unlimited if limit is None else limit for limit in quota.vector], dtype=np.int64)
+            for tenant, quota in quotas.items()
+        }
+        self._capacities = [tuple(int(c) for c in row) for row in self.nodes.capacities]
+        cluster_type = {gpu_type: t for t, gpu_type in enumerate(self.instance.gpu_types)}
+        self._own_type = [
+            {cluster_type[name]: i for i, name in enumerate(job.types) if name in cluster_type}
+            for job in self.instance.jobs
+        ]
+        self._speeds: dict[tuple[int, Shape, int, int], float] = {}
+        kept = keep_current(self.instance, scoring)
+        self.kept_placements: list[Placement | None] = [None] * len(self.instance.jobs)
+        self.moves_left = self.instance.rules.move_budget
+        for j, job in enumerate(self.instance.jobs):
+            if job.name in kept:
+                self.kept_placements[j] = self.placement_of(kept[job.name])
+        for j, job in enumerate(self.instance.jobs):
+            placement = self.kept_placements[j]
+            if plan is not None and job.name in plan:
+                same = placement is not None and plan[job.name].same_as(job.current)
+                self.put(j, placement if placement is not None and same else self.placement_of(plan[job.name]))
+            elif plan is None and placement is not None:
+                self.put(j, placement)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def types_of(self, j: int) -> dict[int, int]:
+        """GPU types that job *j* may use and the cluster has: position in the cluster → position in the job."""
+        return self._own_type[j]
+
+    def demands(self, j: int, shape: Shape) -> tuple[Vector, Vector]:
+        """Demand of one worker and of one server of job *j*."""
+        job = self.instance.jobs[j]
+        worker = demand(job, WORKER, shape.workers, shape.servers, shape.worker_profile)
+        if job.ps is None:
+            return worker, (0, 0, 0)
+        return worker, demand(job, PS, shape.workers, shape.servers, shape.ps_profile)
+
+    def intensities(self, j: int) -> tuple[int, int]:
+        """Intensity of one worker and of one server of job *j*."""
+        job = self.instance.jobs[j]
+        return job.worker.intensity, job.ps.intensity if job.ps else 0
+
+    def total_demand(self, j: int, shape: Shape) -> NDArray[np.int64]:
+        """Demand of all tasks of job *j*, by [resource]."""
+        worker, server = self.demands(j, shape)
+        return np.array([shape.workers * a + shape.servers * b for a, b in zip(worker, server, strict=True)])
+
+    def within_quota(self, j: int, shape: Shape) -> bool:
+        """Whether the tenant of job *j* (which runs nothing at the moment) may use that much more."""
+        tenant = self.instance.jobs[j].tenant
+        use = self.tenant_use.get(tenant)
+        return use is None or bool((use + self.total_demand(j, shape) <= self.tenant_limit[tenant]).all())
+
+    def speed(self, j: int, shape: Shape, span: int, level: int) -> float:
+        """v of job *j* in samples/s."""
+        key = (j, shape, span, level)
+        speed = self._speeds.get(key)
+        if speed is None:
+            k = Configurations(
+                self._own_type[j][shape.gpu_type], shape.workers, shape.servers, span, self.scoring.levels[level],
+                shape.worker_profile, shape.ps_profile,
+            )  # fmt: skip
+            speed = self._speeds[key] = float(self.scoring.model.predict(self.instance.jobs[j], k).mean)
+        return speed
+
+    def plan(self) -> Plan:
+        """What runs, as a plan; jobs that are kept carry their own allocation."""
+        allocations: dict[str, Allocation] = {}
+        for job, placement, kept in zip(self.instance.jobs, self.placements, self.kept_placements, strict=True):
+            if placement is not None:
+                same = placement is kept and job.current is not None
+                allocations[job.name] = job.current if same and job.current else placement.allocation(self.nodes.names)
+        return Plan.model_construct(allocations=allocations)
+
+    def placement_of(self, allocation: Allocation) -> Placement:
+        """A sound allocation by node positions."""
+        position = self.nodes.position
+        workers = {position[name]: count for name, count in allocation.tasks[WORKER].items()}
+        servers = {position[name]: count for name, count in allocation.tasks.get(PS, {}).items()}
+        gpu_type = int(self.nodes.gpu_type[next(iter(workers))])
+        shape = Shape(
+            gpu_type, allocation.workers, allocation.servers, allocation.profile(WORKER), allocation.profile(PS)
+        )
+        return Placement(shape, workers, servers)
+
+    # --- changing ---------------------------------------------------------------------------------------------------
+
+    def put(self, j: int, placement: Placement) -> None:
+        """Run job *j*, which runs nothing, at *placement*, which fits."""
+        self._shift(j, placement, 1)
+        self.placements[j] = placement
+        for n in placement.nodes:
+            self.jobs_on[n].add(j)
+        self._revalue({j} | self._settle(placement))
+
+    def take(self, j: int) -> Placement:
+        """Stop job *j*, which runs; returns where it ran."""
+        placement = self.placements[j]
+        assert placement is not None
+        self._shift(j, placement, -1)
+        self.placements[j] = None
+        for n in placement.nodes:
+            self.jobs_on[n].discard(j)
+        self.objective -= self.values[j]
+        self.values[j] = 0.0
+        self._revalue(self._settle(placement))
+        return placement
+
+    def _shift(self, j: int, placement: Placement, sign: int) -> None:
+        demands, intensities = self.demands(j, placement.shape), self.intensities(j)
+        for role, placed in enumerate((placement.workers, placement.servers)):
+            for n, count in placed.items():
+                row = self.free[n]
+                for r, amount in enumerate(demands[role]):
+                    if amount:
+                        row[r] -= sign * count * amount
+                self.load[n] += sign * count * intensities[role]
+        use = self.tenant_use.get(self.instance.jobs[j].tenant)
+        if use is not None:
+            use += sign * self.total_demand(j, placement.shape)
+
+    def _settle(self, placement: Placement) -> set[int]:
+        """Bring the levels of the nodes up to date; returns the jobs on nodes whose level changed."""
+        felt: set[int] = set()
+        for n in placement.nodes:
+            load, level = self.load[n], 0
+            for capacity in self._capacities[n]:
+                if load <= capacity:
+                    break
+                level += 1
+            if level != self.level[n]:
+                self.level[n] = level
+                felt |= self.jobs_on[n]
+        return felt
+
+    def _revalue(self, jobs: set[int]) -> None:
+        for j in jobs:
+            placement = self.placements[j]
+            assert placement is not None
+            level = max(self.level[n] for n in placement.nodes)
+            speed = self.speed(j, placement.shape, placement.span, level)
+            value = float(self.scoring.value(j, speed, kept=placement is self.kept_placements[j]))
+            self.objective += value - self.values[j]
+            self.values[j] = value
