@@ -114,7 +114,7 @@ def _json(text: str) -> Any:
             keys = [key for key, _ in pairs]
             twice = next(key for key in keys if keys.count(key) > 1)
             _raise_with_line(text)
-            raise _Malformed(Problem("", _ONCE, _shown(twice)))
+            raise _Malformed(Problem("", _ONCE, shown(twice)))
         return members
 
     try:
@@ -163,7 +163,7 @@ def _yaml_loader() -> Any:
                     continue
                 key = key_node.value if isinstance(key_node.value, str) else None
                 if key is not None and key in seen:
-                    raise _Malformed(Problem(f"line {key_node.start_mark.line + 1}", _ONCE, _shown(key)))
+                    raise _Malformed(Problem(f"line {key_node.start_mark.line + 1}", _ONCE, shown(key)))
                 seen.add(key)
             return super().construct_mapping(node, deep)
 
@@ -182,7 +182,7 @@ def read_exponents(dialect: Any) -> None:
 
 def _check_version(data: Any, source: str) -> None:
     if not isinstance(data, dict):
-        found = _KINDS.get(type(data), _shown(data))
+        found = _KINDS.get(type(data), shown(data))
         raise InputError([Problem("", "an instance is a mapping with version, nodes and jobs", found)], source)
     version = data.get("version")
     if version == VERSION:
@@ -192,10 +192,10 @@ def _check_version(data: Any, source: str) -> None:
         problem = Problem("version", "is missing", mend=mend)
     elif isinstance(version, str) and version.startswith("coplace/v"):
         problem = Problem(
-            "version", f"this coplace reads {VERSION}", _shown(version), "upgrade coplace or convert the file"
+            "version", f"this coplace reads {VERSION}", shown(version), "upgrade coplace or convert the file"
         )
     else:
-        problem = Problem("version", f"must be {VERSION}", _shown(version), mend)
+        problem = Problem("version", f"must be {VERSION}", shown(version), mend)
     raise InputError([problem], source)
 
 
@@ -244,7 +244,7 @@ _BRIEF.maxlevel, _BRIEF.maxdict, _BRIEF.maxlist, _BRIEF.maxtuple, _BRIEF.maxset 
 _BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 60
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """What was found, shortened; also for values too large or too deep to be printed."""
     try:
         if isinstance(value, dict | list | tuple | set) and len(value) <= 8:
@@ -293,7 +293,7 @@ def explain(details: ErrorDetails) -> str:
 
 def _problem(schema: dict[str, Any], details: ErrorDetails, path: Steps, place: str) -> Problem:
     kind = details["type"]
-    found = "" if kind in ("missing", "extra_forbidden") else _shown(details["input"])
+    found = "" if kind in ("missing", "extra_forbidden") else shown(details["input"])
     mend = ""
     rule = explain(details)
     if kind == "extra_forbidden":
@@ -305,7 +305,7 @@ def _problem(schema: dict[str, Any], details: ErrorDetails, path: Steps, place: 
         rule = f"must be one of {', '.join(words)}" if len(words) > 1 else f"must be {words[0]}"
         if kind == "union_tag_invalid":
             place += ".form"
-            found = _shown(details["input"]["form"])
+            found = shown(details["input"]["form"])
         mend = near(str(context.get("tag", details["input"])), words)
     elif kind == "missing" and path and path[-1] == "profiles":
         rule = "needs profiles, or cpu and memory of its only profile"
