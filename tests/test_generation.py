@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -163,6 +164,6 @@ def test_unknown_family_names_the_nearest() -> None:
         ("seed", {"nodes": 4, "jobs": 4, "seed": -1}),
     ],
 )
-def test_silly_numbers_are_refused_by_name(option: str, arguments: dict[str, int]) -> None:
+def test_silly_numbers_are_refused_by_name(option: str, arguments: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=rf"^{option}: must be a whole number"):
         generate("ps-mix", **arguments)

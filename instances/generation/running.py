@@ -16,6 +16,9 @@ from coplace.instances.speed import TableSpeed
 LOOK = 256
 """Nodes looked at for one job: keeps large clusters linear, and places jobs near each other."""
 
+PATIENCE = 200
+"""Jobs in a row that may fail to fit before the cluster counts as full."""
+
 
 class Room:
     """What is left of the nodes, by index."""
@@ -30,9 +33,12 @@ class Room:
         for index, node in enumerate(nodes):
             self.by_type.setdefault(node.gpu_type, []).append(index)
         self.all = list(range(len(nodes)))
+        self.gpus_left = {t: sum(self.free[i][0] for i in members) for t, members in self.by_type.items()}
 
     def fits(self, index: int, need: Vector, intensity: int) -> int:
         """Tasks that fit on a node."""
+        if self.free[index][0] < need[0]:
+            return 0
         counts = [has // asks for has, asks in zip(self.free[index], need, strict=True) if asks]
         load = self.load_left[index]
         if load is not None and intensity:
@@ -43,6 +49,7 @@ class Room:
         """Occupy a node with *tasks*; negative gives back."""
         for r, asks in enumerate(need):
             self.free[index][r] -= asks * tasks
+        self.gpus_left[self.nodes[index].gpu_type] -= need[0] * tasks
         load = self.load_left[index]
         if load is not None:
             self.load_left[index] = load - intensity * tasks
@@ -62,6 +69,12 @@ class Room:
         self.give_back(placed, need, intensity)
         return None
 
+    def forget_full(self, gpu_type: str, indices: Iterable[int]) -> None:
+        """Look no more for GPUs on those of the nodes that have none left."""
+        for index in indices:
+            if not self.free[index][0]:
+                self.by_type[gpu_type].remove(index)
+
     def give_back(self, placed: dict[int, int], need: Vector, intensity: int) -> None:
         """Undo a :meth:`put`."""
         for index, tasks in placed.items():
@@ -73,17 +86,19 @@ def start_jobs(
 ) -> list[Job]:
     """*jobs* with about *share* of them running, as many as fit; each at its requested counts or its smallest."""
     room = Room(nodes, top_level)
-    order = list(range(len(jobs)))
+    order, failures = list(range(len(jobs))), 0
     rng.shuffle(order)
     started = list(jobs)
     wanted = -int(-share * len(jobs) // 1)
     for i in order:
-        if not wanted:
+        if not wanted or failures == PATIENCE:
             break
         found = _place(jobs[i], room, rng)
         if found is not None:
             started[i] = _running(jobs[i], *found, rng)
-            wanted -= 1
+            wanted, failures = wanted - 1, 0
+        else:
+            failures += 1
     return started
 
 
@@ -105,6 +120,8 @@ def _place_on(
     job: Job, room: Room, gpu_type: str, workers: int, servers: int, profile: int, rng: random.Random
 ) -> Allocation | None:
     members = room.by_type[gpu_type]
+    if room.gpus_left[gpu_type] < workers * job.worker.gpu or not members:
+        return None
     need, intensity = demand(job, WORKER, workers, servers, profile), job.worker.intensity
     placed = room.put(_window(members, rng), workers, need, intensity)
     if placed is None:
@@ -118,6 +135,7 @@ def _place_on(
             room.give_back(placed, need, intensity)
             return None
         tasks[PS] = _names(room, servers_on)
+    room.forget_full(gpu_type, placed)
     return Allocation(tasks=tasks, profiles={WORKER: profile} if profile else {})
 
 
