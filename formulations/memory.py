@@ -20,4 +20,4 @@ def ps_memory_grid(job: Job, workers: range, servers: range) -> NDArray[np.int64
     # The model is a term in p plus a term in w.
     by_servers = np.array([predicted_ps_memory(model, 0, p) for p in servers], dtype=np.int64)
     by_workers = np.array(workers, dtype=np.int64) * model.receive_buffer
-    return np.maximum(floor, by_workers[:, None] + by_servers[None, :])
+    return np.asarray(np.maximum(floor, by_workers[:, None] + by_servers[None, :]))

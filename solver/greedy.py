@@ -12,13 +12,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coplace.formulations.memory import ps_memory_grid
 from coplace.formulations.speed import Configurations
-from coplace.solver.packing import Packer
+from coplace.solver.packing import Packer, Shortage
 from coplace.solver.placement import Placement, Shape
 from coplace.solver.state import State
 
@@ -131,6 +132,10 @@ class _Greedy:
         options = self.options[j]
         if options is None:
             return
+        gpus = self.state.gpu_room(j)
+        options = self.options[j] = _kept(options, options.shape[:, 1] <= gpus[options.shape[:, 0]])
+        if options is None:
+            return
         value, cost = self.state.values[j], self._cost(j)
         gain = options.value - value
         worth = gain > GAIN_EPSILON * max(1.0, value)
@@ -157,11 +162,9 @@ class _Greedy:
         if not self._may_change(j):
             self.options[j] = None
             return
-        if not self._try(j, shape):
-            # What does not fit now will not fit with more tasks either.
-            like = (options.shape[:, [0, 3, 4]] == options.shape[option, [0, 3, 4]]).all(axis=1)
-            larger = (options.shape[:, 1] >= shape.workers) & (options.shape[:, 2] >= shape.servers)
-            self.options[j] = _kept(options, ~(like & larger))
+        shortage = self._try(j, shape)
+        if shortage is not None:
+            self.options[j] = _kept(options, ~_as_hopeless(options, option, shortage))
         self._push(j)
 
     def _may_change(self, j: int) -> bool:
@@ -169,32 +172,50 @@ class _Greedy:
         kept = self.state.kept_placements[j]
         return kept is None or self.state.placements[j] is not kept or self.state.moves_left != 0
 
-    def _try(self, j: int, shape: Shape) -> bool:
-        """Put job *j* at *shape* where the objective gains most; False, and nothing changed, if it gains nowhere."""
+    def _try(self, j: int, shape: Shape) -> Shortage | Literal["gain"] | None:
+        """Put job *j* at *shape* where the objective gains most; otherwise change nothing and say what is lacking.
+
+        Placements are tried from the highest pressure level downwards, so that the job can be packed tightly or out
+        of the way of others.
+        """
         state = self.state
         before = state.objective
         old = state.take(j) if state.placements[j] is not None else None
         best: tuple[float, Placement] | None = None
+        lacking: Shortage | Literal["gain"] = "gain"
         level = len(self.scoring.levels) - 1
         while level >= 0:
             placement = self.packer.place(j, shape, level)
-            if placement is None:
-                break  # nor at any lower level
+            if isinstance(placement, Shortage):
+                lacking = lacking if best else placement
+                break  # nor is there room at any lower level
+            if best is not None:
+                state.take(j)
             state.put(j, placement)
             gain = state.objective - before
-            reached = max(state.level[n] for n in placement.nodes)
-            state.take(j)
             if best is None or gain > best[0]:
                 best = (gain, placement)
-            level = reached - 1
-        if best is not None and best[0] > GAIN_EPSILON * max(1.0, abs(before)):
-            if old is not None and old is state.kept_placements[j] and state.moves_left is not None:
-                state.moves_left -= 1
-            state.put(j, best[1])
-            return True
-        if old is not None:
-            state.put(j, old)
-        return False
+            level = max(state.level[n] for n in placement.nodes) - 1
+        gains = best is not None and best[0] > GAIN_EPSILON * max(1.0, abs(before))
+        final = best[1] if best is not None and gains else old
+        if state.placements[j] is not final:
+            if state.placements[j] is not None:
+                state.take(j)
+            if final is not None:
+                state.put(j, final)
+        if gains and old is not None and old is state.kept_placements[j] and state.moves_left is not None:
+            state.moves_left -= 1
+        return None if gains else lacking
+
+
+def _as_hopeless(options: _Options, tried: int, lacking: Shortage | Literal["gain"]) -> NDArray[np.bool_]:
+    """Options that lack what the tried one lacked, by [option]: what does not fit will not fit with more tasks."""
+    gpu_type, workers, servers, worker_profile, ps_profile = options.shape.T
+    shape = options.shape[tried]
+    hopeless = (gpu_type == shape[0]) & (worker_profile == shape[3]) & (workers >= shape[1])
+    if lacking is not Shortage.WORKERS:
+        hopeless &= (ps_profile == shape[4]) & (servers >= shape[2])
+    return np.asarray(hopeless)
 
 
 def _kept(options: _Options, mask: NDArray[np.bool_]) -> _Options | None:

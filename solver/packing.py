@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import numpy as np
 from numpy.typing import NDArray
 
 from coplace.instances.cluster import Vector
 from coplace.solver.placement import Placement, Shape
 from coplace.solver.state import State
+
+
+class Shortage(Enum):
+    """What there is no room for."""
+
+    QUOTA = "quota"
+    WORKERS = "workers"
+    SERVERS = "servers"
 
 
 class Packer:
@@ -21,15 +31,15 @@ class Packer:
         self._host_cache: dict[tuple[int, int], NDArray[np.intp]] = {}
         self._most = state.instance.rules.max_tasks_per_node or 10**9
 
-    def place(self, j: int, shape: Shape, level: int) -> Placement | None:
+    def place(self, j: int, shape: Shape, level: int) -> Placement | Shortage:
         """A placement of job *j*, which runs nothing, that leaves every node it uses at *level* or lower.
 
         One node that holds the whole job is preferred, the tightest first; then the fewest nodes for the workers, with
         servers beside them as far as there is room, and elsewhere on nodes without GPUs before others.
-        None if this way of packing finds none.
+        If this way of packing finds none, what it lacks room for.
         """
         if not self.state.within_quota(j, shape):
-            return None
+            return Shortage.QUOTA
         worker, server = self.state.demands(j, shape)
         return self._on_one_node(j, shape, level, worker, server) or self._on_several(j, shape, level, worker, server)
 
@@ -68,14 +78,14 @@ class Packer:
         n = int(hosts[places[np.argmin(left)]])
         return Placement(shape, {n: w}, {n: p} if p else {})
 
-    def _on_several(self, j: int, shape: Shape, level: int, worker: Vector, server: Vector) -> Placement | None:
+    def _on_several(self, j: int, shape: Shape, level: int, worker: Vector, server: Vector) -> Placement | Shortage:
         state = self.state
         hosts = self.hosts(j, shape.gpu_type)
         intensities = state.intensities(j)
         room = self.room(hosts, level, worker, intensities[0], state.free[hosts], state.load[hosts])
         workers = _fewest(hosts, room, shape.workers)
         if workers is None:
-            return None
+            return Shortage.WORKERS
         if not shape.servers:
             return Placement(shape, workers)
         left = shape.servers
@@ -98,7 +108,7 @@ class Packer:
                 elsewhere = _fewest(hosts[group], room[group], left)
                 if elsewhere is not None:
                     return Placement(shape, workers, servers | elsewhere)
-            return None
+            return Shortage.SERVERS
         return Placement(shape, workers, servers)
 
     def room(

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from coplace.formulations.rules import format_amount
 from coplace.formulations.scoring import Scoring
-from coplace.instances.cluster import RESOURCES, Vector
+from coplace.instances.cluster import NO_GPU, RESOURCES, Vector
 from coplace.instances.job import Job
 from coplace.instances.plan import Plan
-from coplace.solver.packing import Packer
+from coplace.solver.packing import Packer, Shortage
 from coplace.solver.placement import Shape
 from coplace.solver.result import Pending
 from coplace.solver.state import State
@@ -38,6 +38,23 @@ class _Obstacle:
     rule: str
     resource: str | None
     reason: str
+
+
+_Held = tuple[str, str | None, str]
+"""Rule, resource and sentence of an obstacle."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A shape that a waiting job could start in, and the open nodes for its workers."""
+
+    j: int
+    job: Job
+    shape: Shape
+    hosts: NDArray[np.intp]
+    nodes: str
+    worker: Vector
+    server: Vector
 
 
 class _Explainer:
@@ -77,137 +94,127 @@ class _Explainer:
     def _of_shape(self, j: int, job: Job, shape: Shape) -> _Obstacle:
         gpu_type = self.type_names[shape.gpu_type]
         hosts = self.packer.hosts(j, shape.gpu_type)
-        nodes = f"{gpu_type} node" if gpu_type != "none" else "node without GPUs"
+        nodes = f"{gpu_type} node" if gpu_type != NO_GPU else "node without GPUs"
         if not hosts.size:
             if job.node_selector:
                 wanted = ", ".join(f"{key}={value}" for key, value in job.node_selector.items())
                 return _Obstacle(1, "selector", None, f"no open {nodes} carries {wanted}")
             return _Obstacle(1, "cordon", None, f"every {nodes} is cordoned or lost")
-        worker, server = self.state.demands(j, shape)
-        checks = (
-            self._too_large(nodes, hosts, worker),
-            self._quota(j, job, shape),
-            self._short(j, shape, gpu_type, hosts, worker),
-            self._fragmented(job, shape, nodes, hosts, worker),
-            self._under_pressure(j, shape, nodes, hosts, worker),
-            self._no_room_for_servers(j, shape, server),
-        )
-        for stage, obstacle in enumerate(checks):
-            if obstacle is not None:
-                return _Obstacle(stage + 2, *obstacle)
-        return self._fits(j, job, shape, nodes)
+        case = _Case(j, job, shape, hosts, nodes, *self.state.demands(j, shape))
+        looks = (self._too_large, self._quota, self._short, self._fragmented, self._calm_enough, self._servers)
+        for stage, look in enumerate(looks, start=2):
+            held = look(case)
+            if held is not None:
+                return _Obstacle(stage, *held)
+        return self._fits(case)
 
-    def _too_large(self, nodes: str, hosts: NDArray[np.intp], worker: Vector) -> tuple[str, str, str] | None:
+    def _too_large(self, case: _Case) -> _Held | None:
         """One worker against the largest empty node."""
-        empty = self.state.nodes.free[hosts]
+        empty = self.state.nodes.free[case.hosts]
         for r, resource in enumerate(RESOURCES):
-            if worker[r] > empty[:, r].max():
-                needs, largest = format_amount(resource, worker[r]), format_amount(resource, int(empty[:, r].max()))
-                return "capacity", resource, f"a worker needs {needs}, the largest {nodes} offers {largest}"
+            largest = int(empty[:, r].max())
+            if case.worker[r] > largest:
+                needs, offers = format_amount(resource, case.worker[r]), format_amount(resource, largest)
+                return "capacity", resource, f"a worker needs {needs}, the largest {case.nodes} offers {offers}"
         return None
 
-    def _quota(self, j: int, job: Job, shape: Shape) -> tuple[str, str, str] | None:
+    def _quota(self, case: _Case) -> _Held | None:
         """The tenant's quota."""
-        if self.state.within_quota(j, shape):
+        if self.state.within_quota(case.j, case.shape):
             return None
-        need, use = self.state.total_demand(j, shape), self.state.tenant_use[job.tenant]
-        limit = self.state.tenant_limit[job.tenant]
+        tenant = case.job.tenant
+        need, use = self.state.total_demand(case.j, case.shape), self.state.tenant_use[tenant]
+        limit = self.state.tenant_limit[tenant]
         r = int(np.flatnonzero(use + need > limit)[0])
         used, allowed, more = (format_amount(RESOURCES[r], int(x[r])) for x in (use, limit, need))
-        return "quota", RESOURCES[r], f"tenant {job.tenant} uses {used} of its quota of {allowed}, and it needs {more}"
+        return "quota", RESOURCES[r], f"tenant {tenant} uses {used} of its quota of {allowed}, and it needs {more}"
 
-    def _short(
-        self, j: int, shape: Shape, gpu_type: str, hosts: NDArray[np.intp], worker: Vector
-    ) -> tuple[str, str, str] | None:
+    def _short(self, case: _Case) -> _Held | None:
         """What is free on all nodes of the type together."""
-        free = self.state.free[hosts].sum(axis=0)
+        free = self.state.free[case.hosts].sum(axis=0)
         for r, resource in enumerate(RESOURCES):
-            need = shape.workers * worker[r]
+            need = case.shape.workers * case.worker[r]
             if need > free[r]:
                 needs, left = format_amount(resource, need), format_amount(resource, int(free[r]))
-                where = f"on {gpu_type} nodes" if gpu_type != "none" else "on nodes without GPUs"
-                return "capacity", resource, f"its workers need {needs} {where}, {left} free"
+                return "capacity", resource, f"its workers need {needs} on {case.nodes}s, {left} free"
         return None
 
-    def _fragmented(
-        self, job: Job, shape: Shape, nodes: str, hosts: NDArray[np.intp], worker: Vector
-    ) -> tuple[str, str | None, str] | None:
+    def _fragmented(self, case: _Case) -> _Held | None:
         """Room node by node: each resource alone, then together."""
-        free = self.state.free[hosts]
-        rooms = {r: free[:, i] // worker[i] for i, r in enumerate(RESOURCES) if worker[i]}
+        workers = case.shape.workers
+        free = self.state.free[case.hosts]
+        rooms = {r: free[:, i] // case.worker[i] for i, r in enumerate(RESOURCES) if case.worker[i]}
         for resource, room in rooms.items():
-            if int(np.minimum(room, shape.workers).sum()) < shape.workers:
+            if int(np.minimum(room, workers).sum()) < workers:
                 i = RESOURCES.index(resource)
-                total, each = format_amount(resource, int(free[:, i].sum())), format_amount(resource, worker[i])
-                fit = int(room.sum())
-                message = (
-                    f"{total} free, but in pieces: a worker needs {each} on one {nodes}, {fit} of {shape.workers} fit"
-                )
+                total, each = format_amount(resource, int(free[:, i].sum())), format_amount(resource, case.worker[i])
+                fit = f"{int(room.sum())} of {workers} fit"
+                message = f"{total} free, but in pieces: a worker needs {each} on one {case.nodes}, {fit}"
                 return "fragmentation", resource, message
+        together = np.minimum.reduce([*rooms.values(), np.full(len(free), workers)])
+        if int(together.sum()) < workers:
+            message = (
+                f"a worker needs {_list(case.worker)} together on one {case.nodes}, "
+                f"{int(together.sum())} of {workers} fit"
+            )
+            return "fragmentation", _scarce(rooms), message
         most = self.state.instance.rules.max_tasks_per_node
-        together = np.minimum.reduce([*rooms.values(), np.full(len(hosts), shape.workers)])
-        if int(together.sum()) < shape.workers:
-            needs = ", ".join(format_amount(r, a) for r, a in zip(RESOURCES, worker, strict=True) if a)
-            message = f"no {nodes} has {needs} free together for each of its {shape.workers} workers"
-            return "fragmentation", self._scarce(rooms), message
-        if most is not None and int(np.minimum(together, most).sum()) < shape.workers:
-            message = f"at most {most} tasks of a job may share a node, and too few {nodes}s have room"
+        if most is not None and int(np.minimum(together, most).sum()) < workers:
+            message = f"at most {most} tasks of a job may share a node, and too few {case.nodes}s have room"
             return "tasks-per-node", None, message
         return None
 
-    @staticmethod
-    def _scarce(rooms: dict[str, NDArray[np.int64]]) -> str:
-        """The resource that leaves room for the fewest tasks."""
-        return min(rooms, key=lambda resource: int(rooms[resource].sum()))
-
-    def _under_pressure(
-        self, j: int, shape: Shape, nodes: str, hosts: NDArray[np.intp], worker: Vector
-    ) -> tuple[str, None, str] | None:
+    def _calm_enough(self, case: _Case) -> _Held | None:
         """Room below the highest pressure level."""
-        intensity = self.state.intensities(j)[0]
+        intensity = self.state.intensities(case.j)[0]
         if not intensity:
             return None
-        room = self.packer.room(hosts, self.top, worker, intensity, self.state.free[hosts], self.state.load[hosts])
-        if int(np.minimum(room, shape.workers).sum()) >= shape.workers:
+        free, load = self.state.free[case.hosts], self.state.load[case.hosts]
+        room = self.packer.room(case.hosts, self.top, case.worker, intensity, free, load)
+        if int(np.minimum(room, case.shape.workers).sum()) >= case.shape.workers:
             return None
-        left = int((self.state.nodes.capacities[hosts, self.top] - self.state.load[hosts]).max())
-        message = f"its workers add intensity {intensity} each, the calmest {nodes} bears {left} more"
-        return "pressure", None, message
+        holds = self.packer.room(case.hosts, self.top, case.worker, 0, free, load) > 0
+        left = int((self.state.nodes.capacities[case.hosts, self.top] - load)[holds].max())
+        each = f"its workers add intensity {intensity} each"
+        return "pressure", None, f"{each}, the calmest {case.nodes} with room for one bears {left} more"
 
-    def _no_room_for_servers(self, j: int, shape: Shape, server: Vector) -> tuple[str, str | None, str] | None:
+    def _servers(self, case: _Case) -> _Held | None:
         """Room for the parameter servers on any node."""
-        if not shape.servers:
+        servers = case.shape.servers
+        if not servers:
             return None
-        hosts = self.packer.hosts(j, -1)
-        free = self.state.free[hosts]
-        rooms = {r: free[:, i] // server[i] for i, r in enumerate(RESOURCES) if server[i]}
-        together = np.minimum.reduce([*rooms.values(), np.full(len(hosts), shape.servers)])
-        if int(together.sum()) >= shape.servers:
+        free = self.state.free[self.packer.hosts(case.j, -1)]
+        rooms = {r: free[:, i] // case.server[i] for i, r in enumerate(RESOURCES) if case.server[i]}
+        together = np.minimum.reduce([*rooms.values(), np.full(len(free), servers)])
+        if int(together.sum()) >= servers:
             return None
-        needs = ", ".join(format_amount(r, a) for r, a in zip(RESOURCES, server, strict=True) if a)
-        scarce = self._scarce(rooms)
-        message = f"its {shape.servers} parameter servers need {needs} each, {int(together.sum())} fit on what is free"
-        return "capacity", scarce, message
+        needs = f"its {servers} parameter servers need {_list(case.server)} each"
+        return "capacity", _scarce(rooms), f"{needs}, {int(together.sum())} of {servers} fit on what is free"
 
-    def _fits(self, j: int, job: Job, shape: Shape, nodes: str) -> _Obstacle:
-        """Every single check passes; so it is the combination, the value, or the search."""
-        placement = self.packer.place(j, shape, self.top)
-        if placement is None:
-            message = (
-                f"its {shape.workers} workers and {shape.servers} servers find no room together on {nodes}s and others"
-            )
-            return _Obstacle(20, "fragmentation", None, message)
-        before = self.state.objective
-        self.state.put(j, placement)
-        own = self.state.values[j]
-        gain = self.state.objective - before
-        self.state.take(j)
+    def _fits(self, case: _Case) -> _Obstacle:
+        """Every single look passes; so it is the combination, the value, or the search."""
+        state, shape = self.state, case.shape
+        placement = self.packer.place(case.j, shape, self.top)
+        if isinstance(placement, Shortage):
+            tasks = f"its {shape.workers} workers and {shape.servers} servers"
+            return _Obstacle(20, "fragmentation", None, f"{tasks} find no room together on {case.nodes}s and others")
+        before = state.objective
+        state.put(case.j, placement)
+        own, gain = state.values[case.j], state.objective - before
+        state.take(case.j)
+        if gain > 0 and self.finished:
+            return _Obstacle(22, "search", None, "the method left it out, though it would fit")
         if gain > 0:
-            what = (
-                "the method left it out, though it would fit"
-                if self.finished
-                else "not reached when the search stopped"
-            )
-            return _Obstacle(22, "search", None, what)
+            return _Obstacle(22, "search", None, "not reached when the search stopped")
         message = f"it would fit, but the pressure it adds costs others {own - gain:.4g}, more than its own {own:.4g}"
         return _Obstacle(21, "value", None, message)
+
+
+def _list(demand: Vector) -> str:
+    """A demand as text: ``2 GPUs, 4 CPU, 16Gi memory``."""
+    return ", ".join(format_amount(r, amount) for r, amount in zip(RESOURCES, demand, strict=True) if amount)
+
+
+def _scarce(rooms: dict[str, NDArray[np.int64]]) -> str:
+    """The resource that leaves room for the fewest tasks."""
+    return min(rooms, key=lambda resource: int(rooms[resource].sum()))

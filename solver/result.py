@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from coplace.formulations.evaluate import JobOutcome
 from coplace.instances.instance import Instance
-from coplace.instances.plan import Plan
+from coplace.instances.plan import Allocation, Plan
 
 RESULT_VERSION = "coplace.result/v1"
 
@@ -109,18 +109,17 @@ class Result:
             "pressure": pressure,
             "speed": outcome.speed,
             "value": outcome.value,
-            "change": change_of(instance, name, outcome),
+            "change": change_of(instance, name, allocation),
             "tasks": {role: dict(placed) for role, placed in allocation.tasks.items()},
             "profiles": dict(allocation.profiles),
         }
 
 
-def change_of(instance: Instance, name: str, outcome: JobOutcome) -> Literal["kept", "started", "resized", "moved"]:
-    """What becomes of the job against now: ``resized`` where counts or profiles change, ``moved`` where only nodes do."""
+def change_of(instance: Instance, name: str, planned: Allocation) -> Literal["kept", "started", "resized", "moved"]:
+    """What becomes of the job: ``resized`` where its counts or profiles change, ``moved`` where only its nodes do."""
     current = instance.job[name].current
     if current is None:
         return "started"
-    if outcome.kept:
+    if planned.same_as(current):
         return "kept"
-    same_counts = (current.workers, current.servers) == (outcome.workers, outcome.servers)
-    return "moved" if same_counts else "resized"
+    return "moved" if current.shape == planned.shape else "resized"

@@ -57,6 +57,14 @@ class State:
             for job in self.instance.jobs
         ]
         self._speeds: dict[tuple[int, Shape, int, int], float] = {}
+        self._demands: dict[tuple[int, Shape], tuple[Vector, Vector]] = {}
+        # Open nodes by [GPU type][free GPUs], so that a gang for which GPUs are short is refused in no time.
+        most = int(self.nodes.free[:, 0].max(initial=0))
+        self._gpu_histogram = np.zeros((len(self.instance.gpu_types), most + 1), dtype=np.int64)
+        self._open_type = [int(t) if o else -1 for t, o in zip(self.nodes.gpu_type, self.nodes.open, strict=True)]
+        for t, gpus in zip(self._open_type, self.nodes.free[:, 0], strict=True):
+            if t >= 0:
+                self._gpu_histogram[t, int(gpus)] += 1
         kept = keep_current(self.instance, scoring)
         self.kept_placements: list[Placement | None] = [None] * len(self.instance.jobs)
         self.moves_left = self.instance.rules.move_budget
@@ -79,11 +87,26 @@ class State:
 
     def demands(self, j: int, shape: Shape) -> tuple[Vector, Vector]:
         """Demand of one worker and of one server of job *j*."""
-        job = self.instance.jobs[j]
-        worker = demand(job, WORKER, shape.workers, shape.servers, shape.worker_profile)
-        if job.ps is None:
-            return worker, (0, 0, 0)
-        return worker, demand(job, PS, shape.workers, shape.servers, shape.ps_profile)
+        known = self._demands.get((j, shape))
+        if known is None:
+            job = self.instance.jobs[j]
+            worker = demand(job, WORKER, shape.workers, shape.servers, shape.worker_profile)
+            server = (0, 0, 0)
+            if job.ps is not None:
+                server = demand(job, PS, shape.workers, shape.servers, shape.ps_profile)
+            known = self._demands[j, shape] = worker, server
+        return known
+
+    def gpu_room(self, j: int) -> NDArray[np.int64]:
+        """For how many workers of job *j* there are free GPUs, in pieces as they are, by [GPU type]; its own count."""
+        each = self.instance.jobs[j].worker.gpu
+        if each == 0:
+            return np.full(len(self._gpu_histogram), np.iinfo(np.int64).max)
+        room = self._gpu_histogram @ (np.arange(self._gpu_histogram.shape[1]) // each)
+        placement = self.placements[j]
+        if placement is not None:
+            room[placement.shape.gpu_type] += placement.shape.workers
+        return np.asarray(room)
 
     def intensities(self, j: int) -> tuple[int, int]:
         """Intensity of one worker and of one server of job *j*."""
@@ -159,15 +182,24 @@ class State:
     def _shift(self, j: int, placement: Placement, sign: int) -> None:
         demands, intensities = self.demands(j, placement.shape), self.intensities(j)
         for role, placed in enumerate((placement.workers, placement.servers)):
+            gpu, cpu, memory = demands[role]
             for n, count in placed.items():
                 row = self.free[n]
-                for r, amount in enumerate(demands[role]):
-                    if amount:
-                        row[r] -= sign * count * amount
+                if gpu:
+                    self._count_gpus(n, int(row[0]), sign * count * gpu)
+                    row[0] -= sign * count * gpu
+                row[1] -= sign * count * cpu
+                row[2] -= sign * count * memory
                 self.load[n] += sign * count * intensities[role]
         use = self.tenant_use.get(self.instance.jobs[j].tenant)
         if use is not None:
             use += sign * self.total_demand(j, placement.shape)
+
+    def _count_gpus(self, n: int, free: int, taken: int) -> None:
+        t = self._open_type[n]
+        if t >= 0:
+            self._gpu_histogram[t, free] -= 1
+            self._gpu_histogram[t, free - taken] += 1
 
     def _settle(self, placement: Placement) -> set[int]:
         """Bring the levels of the nodes up to date; returns the jobs on nodes whose level changed."""
