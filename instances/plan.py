@@ -49,6 +49,11 @@ class Allocation(Record):
         """Index of the request profile of *role*."""
         return self.profiles.get(role, 0)
 
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Counts and profiles of workers and servers, without the nodes."""
+        return (self.workers, self.servers, self.profile(WORKER), self.profile(PS))
+
     @cached_property
     def nodes(self) -> tuple[str, ...]:
         """Names of the nodes in use, sorted; their number is the span m."""
