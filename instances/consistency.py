@@ -38,7 +38,10 @@ def inconsistencies(instance: Instance) -> list[Problem]:
 
 
 def _parts(instance: Instance, nodes: dict[str, Node]) -> Iterator[Problem]:
-    yield from _duplicates("nodes", (node.name for node in instance.nodes))
+    twice = list(_duplicates("nodes", (node.name for node in instance.nodes)))
+    if twice:
+        yield from twice
+        return  # whatever else is said about one of two nodes might be meant of the other
     yield from _duplicates("jobs", (job.name for job in instance.jobs))
     yield from _ladder(instance.pressure_levels)
     for node in instance.nodes:

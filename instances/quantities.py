@@ -93,7 +93,7 @@ def format_memory(mebibytes: int) -> str:
     return f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"
 
 
-def _reader(parse: Callable[..., int], up: bool) -> Callable[[Any, ValidationInfo], Any]:
+def _reader(parse: Callable[..., int], up: bool, most: int) -> Callable[[Any, ValidationInfo], Any]:
     def read(value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, int | float) and not isinstance(value, bool):
             if isinstance(value, float) and not math.isfinite(value):
@@ -101,6 +101,8 @@ def _reader(parse: Callable[..., int], up: bool) -> Callable[[Any, ValidationInf
             if info.context is None and isinstance(value, int):
                 if value < 0:
                     raise PydanticCustomError("quantity", "must not be negative")
+                if value > most:
+                    raise PydanticCustomError("quantity", "is too large")
                 return value
             if isinstance(value, float) and info.context is None:
                 raise PydanticCustomError("quantity", "must be a whole number of the stored unit, or a quantity string")
@@ -135,12 +137,17 @@ def _whole_gpus(value: Any) -> Any:
     return value
 
 
-Gpus = Annotated[int, BeforeValidator(_whole_gpus), Field(strict=True, ge=0, le=10_000)]
+Gpus = Annotated[
+    int,
+    BeforeValidator(_whole_gpus),
+    Field(strict=True, ge=0, le=10_000),
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 10_000}),
+]
 """Whole GPUs."""
 
 CpuDemand = Annotated[
     int,
-    BeforeValidator(_reader(parse_cpu, up=True)),
+    BeforeValidator(_reader(parse_cpu, up=True, most=_MAX_CPU)),
     PlainSerializer(format_cpu, when_used="json"),
     WithJsonSchema(_QUANTITY_SCHEMA),
 ]
@@ -148,7 +155,7 @@ CpuDemand = Annotated[
 
 CpuCapacity = Annotated[
     int,
-    BeforeValidator(_reader(parse_cpu, up=False)),
+    BeforeValidator(_reader(parse_cpu, up=False, most=_MAX_CPU)),
     PlainSerializer(format_cpu, when_used="json"),
     WithJsonSchema(_QUANTITY_SCHEMA),
 ]
@@ -156,7 +163,7 @@ CpuCapacity = Annotated[
 
 MemoryDemand = Annotated[
     int,
-    BeforeValidator(_reader(parse_memory, up=True)),
+    BeforeValidator(_reader(parse_memory, up=True, most=_MAX_MEMORY)),
     PlainSerializer(format_memory, when_used="json"),
     WithJsonSchema(_QUANTITY_SCHEMA),
 ]
@@ -164,7 +171,7 @@ MemoryDemand = Annotated[
 
 MemoryCapacity = Annotated[
     int,
-    BeforeValidator(_reader(parse_memory, up=False)),
+    BeforeValidator(_reader(parse_memory, up=False, most=_MAX_MEMORY)),
     PlainSerializer(format_memory, when_used="json"),
     WithJsonSchema(_QUANTITY_SCHEMA),
 ]

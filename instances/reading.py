@@ -269,7 +269,7 @@ def _problems(model: type[BaseModel], error: ValidationError, data: Any) -> list
     for details, path in zip(errors, paths, strict=True):
         if details["type"] in _WHOLE and details["loc"][-1:] != ("[key]",) and path in around:
             continue
-        problem = _problem(schema, details, path, _render(_as_written(data, path)))
+        problem = _problem(schema, details, path, data)
         key = (problem.place, problem.found or problem.rule)
         if key in problems and problems[key].rule != problem.rule:  # each branch of a union has refused the value
             problem = Problem(problem.place, f"{problems[key].rule}, or {problem.rule}", problem.found)
@@ -291,13 +291,14 @@ def explain(details: ErrorDetails) -> str:
     return f"must be {rule}" if message.startswith("Input should be ") else rule
 
 
-def _problem(schema: dict[str, Any], details: ErrorDetails, path: Steps, place: str) -> Problem:
+def _problem(schema: dict[str, Any], details: ErrorDetails, path: Steps, data: Any) -> Problem:
     kind = details["type"]
     found = "" if kind in ("missing", "extra_forbidden") else shown(details["input"])
     mend = ""
+    place = _render(_as_written(data, path))
     rule = explain(details)
     if kind == "extra_forbidden":
-        mend = nearest(str(path[-1]), _keys(schema, path[:-1]))
+        mend = nearest(str(path[-1]), _keys(schema, path[:-1], data))
     elif kind in ("literal_error", "union_tag_invalid"):
         context = details["ctx"]
         expected = context.get("expected") or context["expected_tags"]
@@ -405,9 +406,13 @@ def _at(data: Any, step: int | str) -> Any:
         return [data] if step == "profiles" and isinstance(data, dict) else _NOTHING
 
 
-def _keys(root: dict[str, Any], path: Steps) -> list[str]:
+def _keys(root: dict[str, Any], path: Steps, data: Any) -> list[str]:
+    """Keys that may stand at *path* of *data*, of the chosen ``form`` only where there are several."""
     schemas = _branches(root, root)
     for step in path:
-        schemas = _descend(root, schemas, step)
+        schemas, data = _descend(root, schemas, step), _at(data, step)
+        form = data.get("form") if isinstance(data, dict) else None
+        chosen = [s for s in schemas if s.get("properties", {}).get("form", {}).get("const", form) == form]
+        schemas = chosen or schemas
     keys = {key for schema in schemas for key in schema.get("properties", {})}
     return sorted(keys | (Profile.model_fields.keys() if "profiles" in keys else set()))
