@@ -52,7 +52,8 @@ class Scoring:
             horizon: Numbers = self._horizon[j]
         else:
             # H = min(horizon, W/v), written so that speed 0 needs no division
-            horizon = job.remaining / np.maximum(speed, job.remaining / self._horizon[j])
+            larger = max if isinstance(speed, float) else np.maximum
+            horizon = job.remaining / larger(speed, job.remaining / self._horizon[j])
         return speed * horizon / (horizon + job.restart_seconds)
 
     def value(self, j: int, speed: Numbers, kept: bool) -> Numbers:

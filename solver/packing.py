@@ -57,15 +57,13 @@ class Packer:
     def _on_one_node(self, j: int, shape: Shape, level: int, worker: Vector, server: Vector) -> Placement | None:
         state = self.state
         w, p = shape.workers, shape.servers
-        if w + p > self._most:
+        need = tuple(w * a + p * b for a, b in zip(worker, server, strict=True))
+        largest = state.nodes.limits(state.instance.jobs[j])[shape.gpu_type].free
+        if w + p > self._most or need[0] > largest[0] or need[1] > largest[1] or need[2] > largest[2]:
             return None
         hosts = self.hosts(j, shape.gpu_type)
         free = state.free[hosts]
-        fits = np.ones(len(hosts), dtype=bool)
-        for r in range(3):
-            need = w * worker[r] + p * server[r]
-            if need:
-                fits &= free[:, r] >= need
+        fits = (free >= need).all(axis=1)
         intensities = state.intensities(j)
         added = w * intensities[0] + p * intensities[1]
         if added:
@@ -81,6 +79,7 @@ class Packer:
     def _on_several(self, j: int, shape: Shape, level: int, worker: Vector, server: Vector) -> Placement | Shortage:
         state = self.state
         hosts = self.hosts(j, shape.gpu_type)
+        hosts = hosts[state.free[hosts, 0] >= worker[0]]  # in a full cluster these are few
         intensities = state.intensities(j)
         room = self.room(hosts, level, worker, intensities[0], state.free[hosts], state.load[hosts])
         workers = _fewest(hosts, room, shape.workers)

@@ -40,6 +40,9 @@ class _Obstacle:
     reason: str
 
 
+_SERVERS_STAGE = 7
+"""Stage of the first look that depends on the number of servers."""
+
 _Held = tuple[str, str | None, str]
 """Rule, resource and sentence of an obstacle."""
 
@@ -88,6 +91,8 @@ class _Explainer:
                     shape = Shape(t, least, servers, worker_profile, ps_profile)
                     if self.state.speed(j, shape, 1, 0) > 0:
                         obstacles.append(self._of_shape(j, job, shape))
+                        if obstacles[-1].stage < _SERVERS_STAGE:
+                            break  # more servers change nothing about that
         none = _Obstacle(0, "speed", None, f"no speed is known for its counts on {self.type_names[t]}")
         return max(obstacles, key=lambda obstacle: obstacle.stage, default=none)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from coplace.formulations.speed.contract import Configurations, Numbers
+from coplace.formulations.speed.lookup import Lookup
 from coplace.formulations.speed.slowdown import slowdowns
 from coplace.formulations.speed.stretch import phi, psi
 from coplace.instances.job import Job
@@ -14,7 +15,8 @@ from coplace.instances.speed import PsAsyncSpeed, PsSyncSpeed
 class _PsForm:
     def __init__(self, job: Job, speed: PsSyncSpeed | PsAsyncSpeed) -> None:
         rows = [speed.types[t] for t in job.types]
-        self.a, self.b, self.c, self.d, self.e = np.array([[r.a, r.b, r.c, r.d, r.e] for r in rows]).T
+        columns = np.array([[r.a, r.b, r.c, r.d, r.e] for r in rows]).T
+        self.a, self.b, self.c, self.d, self.e = (Lookup(column) for column in columns)
         self.worker_slowdown = slowdowns(job, job.worker)
         self.ps_slowdown = slowdowns(job, job.ps)
         self.interference, self.spread = speed.interference, speed.spread

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coplace.formulations.speed.lookup import Lookup
 from coplace.instances.job import Job, PsSpec, WorkerSpec
 
 
-def slowdowns(job: Job, role: WorkerSpec | PsSpec | None) -> NDArray[np.float64]:
+def slowdowns(job: Job, role: WorkerSpec | PsSpec | None) -> Lookup:
     """Factor ≥ 1 by [index into ``job.types``, profile]; a single 1 per type for a role the job does not have."""
     if role is None:
-        return np.ones((len(job.types), 1))
-    return np.array([[profile.slowdown_on(t) for profile in role.profiles] for t in job.types])
+        return Lookup(np.ones((len(job.types), 1)))
+    return Lookup(np.array([[profile.slowdown_on(t) for profile in role.profiles] for t in job.types]))

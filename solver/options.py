@@ -1,0 +1,115 @@
+"""The shapes that a job could take, with what each would be worth at best and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coplace.formulations.memory import ps_memory_grid
+from coplace.formulations.speed import Configurations
+from coplace.solver.packing import Shortage
+from coplace.solver.state import State
+
+Lacking = Shortage | Literal["gain"]
+"""Why a shape was not taken: no room, or no gain in the objective."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Shapes of one job; arrays by [option].
+
+    Attributes:
+        shape: fields of :class:`~coplace.solver.placement.Shape`, by [option, field].
+        value: λ · U of the job if placed on the fewest nodes at the lowest pressure level: an upper estimate.
+        cost: dominant share, the largest part that it takes of any resource of the cluster.
+    """
+
+    shape: NDArray[np.int64]
+    value: NDArray[np.float64]
+    cost: NDArray[np.float64]
+
+    def where(self, mask: NDArray[np.bool_]) -> Options | None:
+        """The options that *mask* selects; None if it selects none."""
+        if mask.all():
+            return self
+        if not mask.any():
+            return None
+        return Options(self.shape[mask], self.value[mask], self.cost[mask])
+
+    def steepest(self, value: float, cost: float, least_gain: float) -> tuple[float, int] | None:
+        """The largest gain per unit of cost from a point (*value*, *cost*) and its option; None if none gains."""
+        gain = self.value - value
+        density = np.where(gain > least_gain, gain / np.maximum(self.cost - cost, 1e-9), -np.inf)
+        best = int(np.argmax(density))
+        return (float(density[best]), best) if gain[best] > least_gain else None
+
+    def as_hopeless(self, tried: int, lacking: Lacking) -> NDArray[np.bool_]:
+        """Options that lack what the tried one lacked: what does not fit will not fit with more tasks either."""
+        gpu_type, workers, servers, worker_profile, ps_profile = self.shape.T
+        shape = self.shape[tried]
+        hopeless = (gpu_type == shape[0]) & (worker_profile == shape[3]) & (workers >= shape[1])
+        if lacking is not Shortage.WORKERS:
+            hopeless &= (ps_profile == shape[4]) & (servers >= shape[2])
+        return np.asarray(hopeless)
+
+
+class OptionTables:
+    """Builds the options of jobs; grids of counts are shared between jobs with the same ranges."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        free = state.nodes.free
+        of_type = [int(free[state.nodes.gpu_type == t, 0].sum()) for t in range(len(state.instance.gpu_types))]
+        # What a share is measured against: GPUs of the type, CPU and memory of the cluster.
+        self._gpus = np.maximum(of_type, 1).astype(float)
+        self._cpu, self._memory = (float(max(1, free[:, r].sum())) for r in (1, 2))
+        self._grids: dict[tuple[int, ...], NDArray[np.int64]] = {}
+
+    def options(self, j: int) -> Options | None:
+        """All shapes of job *j* that have a speed; None if there are none."""
+        state, scoring = self.state, self.state.scoring
+        job, types = state.instance.jobs[j], state.types_of(j)
+        if not types or scoring.weights[j] <= 0:
+            return None
+        worker_counts = range(job.worker.min, job.worker.max + 1)
+        server_counts = range(job.min_servers, job.max_servers + 1)
+        memory = ps_memory_grid(job, worker_counts, server_counts)
+        grid = self._grid(len(types), worker_counts, server_counts, len(job.worker.profiles), memory.shape[0])
+        position, w, p, worker_profile, ps_profile = grid
+        cluster_type, own_type = np.array(list(types.items())).T
+        limits = state.nodes.limits(job)
+        most = [int(limits[t].free[0]) // job.worker.gpu if job.worker.gpu else 1_000_000 for t in types]
+        span = -(-w // np.maximum(most, 1)[position])
+        k = Configurations(own_type[position], w, p, span, scoring.levels[0], worker_profile, ps_profile)
+        value = scoring.value(j, scoring.model.predict(job, k).mean, kept=False)
+        workers = np.array([(profile.cpu, profile.memory) for profile in job.worker.profiles])[worker_profile]
+        ps_cpu = np.array([profile.cpu for profile in job.ps.profiles] if job.ps else [0])[ps_profile]
+        ps_memory = memory[ps_profile, w - worker_counts.start, p - server_counts.start]
+        gpu_type = cluster_type[position]
+        cost = np.maximum(w * job.worker.gpu / self._gpus[gpu_type], (w * workers[:, 0] + p * ps_cpu) / self._cpu)
+        cost = np.maximum(cost, (w * workers[:, 1] + p * ps_memory) / self._memory)
+        shape = np.stack([gpu_type, w, p, worker_profile, ps_profile], axis=1)
+        return Options(shape, value, cost).where(value > 0)
+
+    def cost(self, j: int) -> float:
+        """Dominant share of what job *j* uses now."""
+        placement = self.state.placements[j]
+        if placement is None:
+            return 0.0
+        gpu, cpu, memory = self.state.total_demand(j, placement.shape).tolist()
+        return float(max(gpu / self._gpus[placement.shape.gpu_type], cpu / self._cpu, memory / self._memory))
+
+    def _grid(
+        self, types: int, workers: range, servers: range, worker_profiles: int, ps_profiles: int
+    ) -> NDArray[np.int64]:
+        """Every combination, by [field, option]: position among the job's types, w, p, worker and ps profile."""
+        key = (types, workers.start, workers.stop, servers.start, servers.stop, worker_profiles, ps_profiles)
+        grid = self._grids.get(key)
+        if grid is None:
+            axes = (range(types), workers, servers, range(worker_profiles), range(ps_profiles))
+            mesh = np.meshgrid(*(np.array(axis) for axis in axes), indexing="ij")
+            grid = self._grids[key] = np.stack([axis.ravel() for axis in mesh])
+        return grid
