@@ -25,8 +25,14 @@ Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 Amount = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)]
 """A whole amount of intensity or pressure capacity, in a unit of the site's choice."""
 
-NonNegative = Annotated[float, Field(ge=0, le=1e18)]
+Number = Annotated[float, Field(strict=True)]
+"""A number; neither text nor true."""
+
+Flag = Annotated[bool, Field(strict=True)]
+"""True or false; neither text nor 0 nor 1."""
+
+NonNegative = Annotated[Number, Field(ge=0, le=1e18)]
 """A number that is not negative."""
 
-Positive = Annotated[float, Field(gt=0, le=1e18)]
+Positive = Annotated[Number, Field(gt=0, le=1e18)]
 """A number above zero."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from coplace.instances.base import Amount, Name, Record
+from coplace.instances.base import Amount, Flag, Name, Record
 from coplace.instances.quantities import CpuCapacity, CpuDemand, Gpus, MemoryCapacity, MemoryDemand
 
 RESOURCES: tuple[str, str, str] = ("gpu", "cpu", "memory")
@@ -66,7 +66,7 @@ class Node(Record):
     labels: dict[str, str] = {}
     used: Resources = Resources()
     lost: Resources | Literal["all"] = Resources()
-    cordoned: bool = False
+    cordoned: Flag = False
 
     @property
     def capacity(self) -> Vector:

@@ -14,7 +14,7 @@ from typing import IO, Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from coplace.instances.base import Name, NonNegative, Positive, Record
+from coplace.instances.base import Name, NonNegative, Number, Positive, Record
 from coplace.instances.errors import InputError, Problem, shorten
 from coplace.instances.files import write_atomically
 
@@ -70,12 +70,12 @@ class Observation(Record):
     worker_rss: NonNegative | None = None
     ps_rss: NonNegative | None = None
     model_mib: NonNegative | None = None
-    sync_wait_share: Annotated[float, Field(ge=0, le=1)] | None = None
+    sync_wait_share: Annotated[Number, Field(ge=0, le=1)] | None = None
     staleness: NonNegative | None = None
     mib_sent: NonNegative | None = None
     samples: NonNegative | None = None
-    loss: float | None = None
-    accuracy: float | None = None
+    loss: Number | None = None
+    accuracy: Number | None = None
 
 
 COLUMNS: tuple[str, ...] = ("schema", *Observation.model_fields)
@@ -126,7 +126,7 @@ def _observation(row: dict[str, str], line: int, source: str) -> Observation:
     if version != HISTORY_VERSION:
         raise InputError([Problem(f"line {line}.schema", f"must be {HISTORY_VERSION}", shorten(version))], source)
     try:
-        return Observation.model_validate({key: value for key, value in row.items() if value != ""})
+        return Observation.model_validate_strings({key: value for key, value in row.items() if value != ""})
     except ValidationError as error:
         from coplace.instances.reading import explain  # which itself reads what a job carries of its history
 

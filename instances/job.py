@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from coplace.instances.base import Amount, Count, Name, NonNegative, Positive, Record
+from coplace.instances.base import Amount, Count, Flag, Name, NonNegative, Number, Positive, Record
 from coplace.instances.history import Observation
 from coplace.instances.plan import PS, WORKER, Allocation, Role
 from coplace.instances.quantities import CpuDemand, Gpus, MemoryDemand
@@ -24,7 +24,7 @@ class Profile(Record):
 
     cpu: CpuDemand
     memory: MemoryDemand = 0
-    slowdown: Annotated[float, Field(ge=1, le=1e6)] | dict[Name, Annotated[float, Field(ge=1, le=1e6)]] = 1.0
+    slowdown: Annotated[Number, Field(ge=1, le=1e6)] | dict[Name, Annotated[Number, Field(ge=1, le=1e6)]] = 1.0
 
     def slowdown_on(self, gpu_type: str) -> float:
         """The factor for workers on *gpu_type*."""
@@ -79,11 +79,11 @@ class PsMemory(Record):
     """
 
     model: MemoryDemand
-    copies: Annotated[float, Field(ge=1, le=64)] = 2.0
+    copies: Annotated[Number, Field(ge=1, le=64)] = 2.0
     base: MemoryDemand = 0
     receive_buffer: MemoryDemand = 0
-    imbalance: Annotated[float, Field(ge=1, le=1000)] = 1.0
-    quantile: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    imbalance: Annotated[Number, Field(ge=1, le=1000)] = 1.0
+    quantile: Annotated[Number, Field(gt=0, lt=1)] = 0.95
 
 
 class PsSpec(RoleSpec):
@@ -145,8 +145,8 @@ class Job(Record):
     weight: Positive = 1.0
     tenant: Name = "default"
     restart_seconds: NonNegative = 60.0
-    deadline_seconds: float | None = None
-    pinned: bool = False
+    deadline_seconds: Number | None = None
+    pinned: Flag = False
     current: Allocation | None = None
     observations: tuple[Observation, ...] = ()
 

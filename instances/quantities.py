@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -49,38 +49,38 @@ def parse_quantity(text: str) -> Fraction:
     return Fraction(number + (exponent or "")) * _SUFFIX[suffix or ""]
 
 
-def _milli_cores(cores: Fraction, rounding: Callable[[Fraction], int]) -> int:
+def _milli_cores(cores: Fraction, rounding: Callable[[Fraction], int], most: int) -> int:
     milli = rounding(cores * 1000)
-    if milli > _MAX_CPU:
-        raise ValueError("more than 10000 cores: CPU is counted in cores; write 500m for half a core")
+    if milli > most:
+        raise ValueError(f"more than {most // 1000} cores: CPU is counted in cores; write 500m for half a core")
     return milli
 
 
-def _mebibytes(size: Fraction, rounding: Callable[[Fraction], int]) -> int:
+def _mebibytes(size: Fraction, rounding: Callable[[Fraction], int], most: int) -> int:
     if 0 < size < 2**20:
         raise ValueError("less than 1 MiB: memory without a suffix is in bytes; write 16Gi for 16 GiB")
     mebibytes = rounding(size / 2**20)
-    if mebibytes > _MAX_MEMORY:
-        raise ValueError("more than 1 PiB of memory")
+    if mebibytes > most:
+        raise ValueError(f"more than {most // 2**30} PiB of memory")
     return mebibytes
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str, unit: Callable[[Fraction, Callable[[Fraction], int]], int], up: bool) -> int:
+def _parsed(text: str, unit: Callable[[Fraction, Callable[[Fraction], int], int], int], up: bool, most: int) -> int:
     value = parse_quantity(text)
     if value < 0:
         raise ValueError("must not be negative")
-    return unit(value, math.ceil if up else math.floor)
+    return unit(value, math.ceil if up else math.floor, most)
 
 
-def parse_cpu(text: str, *, up: bool = True) -> int:
+def parse_cpu(text: str, *, up: bool = True, most: int = _MAX_CPU) -> int:
     """Milli-cores of a CPU quantity, rounded up (demand) or down (capacity); raises ``ValueError``."""
-    return _parsed(text, _milli_cores, up)
+    return _parsed(text, _milli_cores, up, most)
 
 
-def parse_memory(text: str, *, up: bool = True) -> int:
+def parse_memory(text: str, *, up: bool = True, most: int = _MAX_MEMORY) -> int:
     """MiB of a memory quantity, rounded up (demand) or down (capacity); raises ``ValueError``."""
-    return _parsed(text, _mebibytes, up)
+    return _parsed(text, _mebibytes, up, most)
 
 
 def format_cpu(milli: int) -> str:
@@ -112,7 +112,7 @@ def _reader(parse: Callable[..., int], up: bool, most: int) -> Callable[[Any, Va
         if not isinstance(value, str):
             raise PydanticCustomError("quantity", "must be a Kubernetes quantity such as 500m, 4 or 16Gi")
         try:
-            return parse(value, up=up)
+            return parse(value, up=up, most=most)
         except ValueError as error:
             raise PydanticCustomError("quantity", "{reason}", {"reason": str(error)}) from None
 
@@ -137,42 +137,41 @@ def _whole_gpus(value: Any) -> Any:
     return value
 
 
-Gpus = Annotated[
-    int,
-    BeforeValidator(_whole_gpus),
-    Field(strict=True, ge=0, le=10_000),
-    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 10_000}),
-]
-"""Whole GPUs."""
+def _gpus(most: int) -> Any:
+    return Annotated[
+        int,
+        BeforeValidator(_whole_gpus),
+        Field(strict=True, ge=0, le=most),
+        WithJsonSchema({"type": "integer", "minimum": 0, "maximum": most}),
+    ]
 
-CpuDemand = Annotated[
-    int,
-    BeforeValidator(_reader(parse_cpu, up=True, most=_MAX_CPU)),
-    PlainSerializer(format_cpu, when_used="json"),
-    WithJsonSchema(_QUANTITY_SCHEMA),
-]
-"""Milli-cores that a task asks for (rounded up)."""
 
-CpuCapacity = Annotated[
-    int,
-    BeforeValidator(_reader(parse_cpu, up=False, most=_MAX_CPU)),
-    PlainSerializer(format_cpu, when_used="json"),
-    WithJsonSchema(_QUANTITY_SCHEMA),
-]
-"""Milli-cores that a node offers (rounded down)."""
+def _quantity(parse: Callable[..., int], write: Callable[[int], str], up: bool, most: int) -> Any:
+    return Annotated[
+        int,
+        BeforeValidator(_reader(parse, up, most)),
+        PlainSerializer(write, when_used="json"),
+        WithJsonSchema(_QUANTITY_SCHEMA),
+    ]
 
-MemoryDemand = Annotated[
-    int,
-    BeforeValidator(_reader(parse_memory, up=True, most=_MAX_MEMORY)),
-    PlainSerializer(format_memory, when_used="json"),
-    WithJsonSchema(_QUANTITY_SCHEMA),
-]
-"""MiB that a task asks for (rounded up)."""
 
-MemoryCapacity = Annotated[
-    int,
-    BeforeValidator(_reader(parse_memory, up=False, most=_MAX_MEMORY)),
-    PlainSerializer(format_memory, when_used="json"),
-    WithJsonSchema(_QUANTITY_SCHEMA),
-]
-"""MiB that a node offers (rounded down)."""
+if TYPE_CHECKING:
+    Gpus: TypeAlias = int
+    CpuDemand: TypeAlias = int
+    CpuCapacity: TypeAlias = int
+    MemoryDemand: TypeAlias = int
+    MemoryCapacity: TypeAlias = int
+    TotalGpus: TypeAlias = int
+    TotalCpu: TypeAlias = int
+    TotalMemory: TypeAlias = int
+else:
+    # Of one task or node: GPUs, milli-cores and MiB; demand is rounded up, capacity down.
+    Gpus = _gpus(10_000)
+    CpuDemand = _quantity(parse_cpu, format_cpu, up=True, most=_MAX_CPU)
+    CpuCapacity = _quantity(parse_cpu, format_cpu, up=False, most=_MAX_CPU)
+    MemoryDemand = _quantity(parse_memory, format_memory, up=True, most=_MAX_MEMORY)
+    MemoryCapacity = _quantity(parse_memory, format_memory, up=False, most=_MAX_MEMORY)
+    # Of many tasks together.
+    TotalGpus = _gpus(10**9)
+    TotalCpu = _quantity(parse_cpu, format_cpu, up=False, most=10**6 * _MAX_CPU)
+    TotalMemory = _quantity(parse_memory, format_memory, up=False, most=10**6 * _MAX_MEMORY)

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from coplace.instances.base import Count, Name, Record
-from coplace.instances.quantities import CpuDemand, Gpus, MemoryDemand
+from coplace.instances.base import Count, Name, Number, Record
+from coplace.instances.quantities import TotalCpu, TotalGpus, TotalMemory
 from coplace.instances.speed import AtLeastOne
 
 Goal = Literal["jct", "throughput", "fairness", "makespan", "deadline"]
@@ -19,9 +19,9 @@ GOALS: tuple[Goal, ...] = ("jct", "throughput", "fairness", "makespan", "deadlin
 class Quota(Record):
     """Most that a tenant's jobs may use at once, all tasks together; None = no limit."""
 
-    gpu: Gpus | None = None
-    cpu: CpuDemand | None = None
-    memory: MemoryDemand | None = None
+    gpu: TotalGpus | None = None
+    cpu: TotalCpu | None = None
+    memory: TotalMemory | None = None
 
     @property
     def vector(self) -> tuple[int | None, int | None, int | None]:
@@ -43,5 +43,5 @@ class SiteRules(Record):
     move_budget: Count | None = None
 
 
-PressureLevels = tuple[Annotated[float, Field(gt=0, le=1000)], ...]
+PressureLevels = tuple[Annotated[Number, Field(gt=0, le=1000)], ...]
 """Ladder τ of pressure levels, ascending; the last is the highest pressure a node may run at. Empty: off."""

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from coplace.instances.base import Count, Name, NonNegative, Positive, Record
+from coplace.instances.base import Count, Name, NonNegative, Number, Positive, Record
 
 AtLeastOne = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
@@ -126,7 +126,7 @@ class TableSpeed(SpeedForm):
 
     form: Literal["table"]
     points: Annotated[tuple[SpeedPoint, ...], Field(min_length=1)]
-    communication_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    communication_share: Annotated[Number, Field(ge=0, le=1)] = 0.0
 
 
 Speed = Annotated[PsSyncSpeed | PsAsyncSpeed | AllReduceSpeed | TableSpeed, Field(discriminator="form")]
