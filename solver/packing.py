@@ -87,28 +87,58 @@ class Packer:
             return Shortage.WORKERS
         if not shape.servers:
             return Placement(shape, workers)
+        servers = self._servers_beside(j, shape, level, workers)
+        if servers is not None:
+            return Placement(shape, workers, servers)
+        # The workers may have taken the only nodes that can hold the servers: the other way round.
+        servers = self._servers(j, level, server, intensities[1], shape.servers, self.hosts(j, -1))
+        if servers is None:
+            return Shortage.SERVERS
+        free, load, room = self._after(hosts, servers, server, intensities[1])
+        workers = _fewest(
+            hosts, np.minimum(room, self.room(hosts, level, worker, intensities[0], free, load)), shape.workers
+        )
+        return Shortage.SERVERS if workers is None else Placement(shape, workers, servers)
+
+    def _servers_beside(self, j: int, shape: Shape, level: int, workers: dict[int, int]) -> dict[int, int] | None:
+        """Servers beside the workers as far as there is room, the others elsewhere; None if they do not fit."""
+        worker, server = self.state.demands(j, shape)
+        intensities = self.state.intensities(j)
+        beside = np.sort(np.fromiter(workers, dtype=np.intp))
+        free, load, room = self._after(beside, workers, worker, intensities[0])
+        room = np.minimum(room, self.room(beside, level, server, intensities[1], free, load))
         left = shape.servers
         servers: dict[int, int] = {}
-        beside = np.fromiter(workers, dtype=np.intp)
-        counts = np.fromiter(workers.values(), dtype=np.int64)
-        free = state.free[beside] - counts[:, None] * np.array(worker)
-        load = state.load[beside] + counts * intensities[0]
-        room = np.minimum(self.room(beside, level, server, intensities[1], free, load), self._most - counts)
-        for n, space in zip(beside, room, strict=True):
-            take = min(left, int(space))
+        for n, space in zip(beside.tolist(), room.tolist(), strict=True):
+            take = min(left, space)
             if take > 0:
-                servers[int(n)] = take
+                servers[n] = take
                 left -= take
-        if left:
-            hosts = np.setdiff1d(self.hosts(j, -1), beside, assume_unique=True)
-            room = self.room(hosts, level, server, intensities[1], state.free[hosts], state.load[hosts])
-            without_gpu = self._gpus[hosts] == 0
-            for group in (without_gpu, slice(None)):
-                elsewhere = _fewest(hosts[group], room[group], left)
-                if elsewhere is not None:
-                    return Placement(shape, workers, servers | elsewhere)
-            return Shortage.SERVERS
-        return Placement(shape, workers, servers)
+        if not left:
+            return servers
+        hosts = np.setdiff1d(self.hosts(j, -1), beside, assume_unique=True)
+        elsewhere = self._servers(j, level, server, intensities[1], left, hosts)
+        return None if elsewhere is None else servers | elsewhere
+
+    def _servers(
+        self, j: int, level: int, server: Vector, intensity: int, count: int, hosts: NDArray[np.intp]
+    ) -> dict[int, int] | None:
+        """*count* servers on *hosts*, on nodes without GPUs if these can hold all."""
+        room = self.room(hosts, level, server, intensity, self.state.free[hosts], self.state.load[hosts])
+        without_gpu = self._gpus[hosts] == 0
+        return _fewest(hosts[without_gpu], room[without_gpu], count) or _fewest(hosts, room, count)
+
+    def _after(
+        self, hosts: NDArray[np.intp], placed: dict[int, int], demand: Vector, intensity: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """What *hosts* (ascending) have once the tasks *placed* are down: free amounts, load, tasks still allowed."""
+        free, load = self.state.free[hosts], self.state.load[hosts]
+        tasks = np.zeros(len(hosts), dtype=np.int64)
+        nodes = np.fromiter(placed, dtype=np.intp)
+        at = np.searchsorted(hosts, nodes)
+        here = (at < len(hosts)) & (hosts[np.minimum(at, len(hosts) - 1)] == nodes)
+        tasks[at[here]] = np.fromiter(placed.values(), dtype=np.int64)[here]
+        return free - tasks[:, None] * np.array(demand), load + tasks * intensity, self._most - tasks
 
     def room(
         self,

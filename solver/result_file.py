@@ -1,0 +1,116 @@
+"""Reading the plan of a result file back."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from coplace.instances.base import Name, Record
+from coplace.instances.consistency import near
+from coplace.instances.errors import InputError, Problem, shorten
+from coplace.instances.instance import VERSION
+from coplace.instances.plan import Allocation, Plan
+from coplace.instances.reading import load_document, parse
+from coplace.instances.rules import Goal
+from coplace.solver.result import RESULT_VERSION
+
+_SAID_OF_A_JOB = frozenset({"gpu_type", "workers", "servers", "span", "pressure", "speed", "value", "change"})
+"""What a result says of a planned job beside its tasks; all of it follows from the instance and the tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFile:
+    """What a plan's file says.
+
+    Attributes:
+        plan: the plan.
+        objective: the objective that the file states; None if it states none.
+        instance_sha256: hash of the instance that the plan was made for; None if the file does not say.
+        goal: goal that the plan was made for; None if the file does not say.
+    """
+
+    plan: Plan
+    objective: float | None
+    instance_sha256: str | None
+    goal: Goal | None = None
+
+
+class _About(Record):
+    """What a result says about its instance."""
+
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    goal: Goal | None = None
+
+
+class _Document(Record):
+    """The part of a result that is read."""
+
+    plan: dict[Name, Allocation]
+    objective: float | None = None
+    instance: _About = _About()
+
+
+def read_plan(path: str | os.PathLike[str]) -> ResultFile:
+    """Read a result as ``coplace solve --json`` prints it, ``{"plan": {job: …}}``, or the mapping of jobs alone.
+
+    Of each job ``tasks`` and ``profiles`` are read; what else a result says of it follows from these.
+
+    Raises:
+        InputError: the file cannot be read or holds no plan; names the place, e.g. ``plan.job3.tasks.worker.a-0``.
+    """
+    source = os.fspath(path)
+    data = load_document(source)
+    if not isinstance(data, dict):
+        found = shorten(data)
+        raise InputError(
+            [Problem("", "must be a result of coplace solve, or a mapping job: {tasks: …}", found)], source
+        )
+    _check_version(data, source)
+    if "plan" in data:
+        stated = {key: data[key] for key in ("plan", "objective", "instance") if key in data}
+        if isinstance(about := stated.get("instance"), dict):
+            stated["instance"] = {key: about[key] for key in ("sha256", "goal") if key in about}
+        document = parse(_Document, stated | {"plan": _tasks_only(data["plan"])}, source)
+    else:
+        document = _parse_bare(data, source)
+    return ResultFile(
+        Plan(allocations=document.plan), document.objective, document.instance.sha256, document.instance.goal
+    )
+
+
+def _check_version(data: dict[Any, Any], source: str) -> None:
+    version = data.get("version", RESULT_VERSION)
+    if isinstance(version, str) and version == RESULT_VERSION:
+        return
+    mend = "this is an instance; give the instance first, then the plan" if version == VERSION else ""
+    raise InputError([Problem("version", f"must be {RESULT_VERSION}", shorten(version), mend)], source)
+
+
+def _parse_bare(data: dict[Any, Any], source: str) -> _Document:
+    """A mapping of jobs without anything around it; places are given as they stand in the file."""
+    wrong = [job for job, planned in data.items() if not isinstance(planned, dict)]
+    if wrong:
+        mend = near(str(wrong[0]), ["plan"]) or "a file without the key plan is read as a mapping of jobs"
+        raise InputError(
+            [Problem(str(wrong[0]), "must be a mapping with tasks", shorten(data[wrong[0]]), mend)], source
+        )
+    try:
+        return parse(_Document, {"plan": _tasks_only(data)}, source)
+    except InputError as error:
+        problems = [Problem(p.place.removeprefix("plan."), p.rule, p.found, p.mend) for p in error.problems]
+        raise InputError(problems, source) from None
+
+
+def _tasks_only(plan: Any) -> Any:
+    """*plan* without what a result says of its jobs beside their tasks; unknown keys stay, so that they are refused."""
+    if not isinstance(plan, dict):
+        return plan
+    return {
+        job: {key: value for key, value in planned.items() if key not in _SAID_OF_A_JOB}
+        if isinstance(planned, dict)
+        else planned
+        for job, planned in plan.items()
+    }
