@@ -298,24 +298,27 @@ def weights(instance: Instance) -> dict[str, float]:
 # --- rules ----------------------------------------------------------------------------------------------------------
 
 
+SPEECHLESS = {"unknown", "gang", "profile", "gpu-type", "speed"}
+"""Rules a job whose own tasks break one of which counts as running nothing."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What the specification says of a plan.
 
     Attributes:
         broken: rules that it breaks.
-        unclear: rules of which the specification does not say whether they are broken once another one is (a task
-            of an unknown profile has no demand, workers on two GPU types no speed).
+        unclear: rules of which the specification does not say whether they are broken, once another one is.
         moved: jobs that count as moved.
-        speeds: job → v where it is defined.
-        objective: None where a speed is not defined.
+        speeds: job → v of every job that runs something.
+        objective: of a plan that breaks rules too.
     """
 
     broken: frozenset[str]
     unclear: frozenset[str]
     moved: frozenset[str]
     speeds: dict[str, float]
-    objective: float | None
+    objective: float
 
     @property
     def feasible(self) -> bool:
@@ -349,21 +352,31 @@ class Oracle:
                 kept[job.name] = job.current
         return kept
 
+    def counted(self, name: str, allocation: Allocation) -> list[tuple[str, str, int]]:
+        """(role, node, tasks) of every task whose node, role and profile exist."""
+        found = []
+        for role in ("worker", "ps"):
+            spec = spec_of(self.job[name], role) if name in self.job else None
+            if spec is None or profile_of(allocation, role) >= len(spec.profiles):
+                continue
+            found += [(role, node, n) for node, n in tasks_of(allocation, role).items() if node in self.node]
+        return found
+
     def loads(self, allocations: Mapping[str, Allocation]) -> dict[str, int]:
         """Intensity on every node."""
         load = dict.fromkeys(self.node, 0)
         for name, allocation in allocations.items():
-            for role in ("worker", "ps"):
-                spec = spec_of(self.job[name], role) if name in self.job else None
-                for node, count in tasks_of(allocation, role).items():
-                    if spec is not None and node in load:
-                        load[node] += spec.intensity * count
+            for role, node, count in self.counted(name, allocation):
+                spec = spec_of(self.job[name], role)
+                assert spec is not None
+                load[node] += spec.intensity * count
         return load
 
-    def job_level(self, allocation: Allocation, loads: Mapping[str, int]) -> int | None:
-        """The highest level among the job's nodes; None if one is above the top."""
+    def job_level(self, allocation: Allocation, loads: Mapping[str, int]) -> int:
+        """The highest level among the job's nodes; a node above the top counts as running at the top."""
+        top = max(0, len(self.instance.pressure_levels) - 1)
         levels = [level_of(self.instance, self.node[n], loads[n]) for n in nodes_of(allocation)]
-        return None if None in levels else max(level for level in levels if level is not None)
+        return max(top if level is None else level for level in levels)
 
     def speed(self, job: Job, allocation: Allocation, level: int) -> float | None:
         """v of a job whose roles, nodes and profiles exist."""
@@ -381,69 +394,71 @@ class Oracle:
             pressure_at(self.instance, level),
         )
 
+    def own_rules(self, job: Job, allocation: Allocation) -> tuple[set[str], set[str]]:
+        """Rules that a job's tasks break by themselves, and those that are unclear."""
+        broken: set[str] = set()
+        unclear: set[str] = set()
+        if runs_nothing(allocation):
+            return broken, unclear
+        on = nodes_of(allocation)
+        every_node_exists = all(node in self.node for node in on)
+        stray_servers = job.ps is None and bool(tasks_of(allocation, "ps"))
+        if not every_node_exists or stray_servers:
+            broken.add("unknown")
+        w, p = total(allocation, "worker"), total(allocation, "ps")
+        if not job.worker.min <= w <= job.worker.max:
+            broken.add("gang")
+        if job.ps is not None and not job.ps.min <= p <= job.ps.max:
+            broken.add("gang")
+        for role in ("worker", "ps"):
+            spec = spec_of(job, role)
+            if spec is not None and tasks_of(allocation, role) and profile_of(allocation, role) >= len(spec.profiles):
+                broken.add("profile")
+        if every_node_exists:
+            types = {self.node[n].gpu_type for n in tasks_of(allocation, "worker")}
+            if len(types) > 1 or not types <= known_types(job):
+                broken.add("gpu-type")
+            for node in on:
+                labels = self.node[node].labels
+                if any(labels.get(key) != value for key, value in job.node_selector.items()):
+                    broken.add("selector")
+            most = self.instance.rules.max_tasks_per_node
+            for node in on if most is not None else ():
+                workers, servers = (tasks_of(allocation, role).get(node, 0) for role in ("worker", "ps"))
+                if workers + (0 if stray_servers else servers) > most:
+                    broken.add("tasks-per-node")
+                elif workers + servers > most:
+                    unclear.add("tasks-per-node")  # whether a task without a role counts
+        if not broken & {"unknown", "gang", "profile", "gpu-type"}:
+            v = self.speed(job, allocation, 0)  # whether there is one does not depend on the level
+            if v is None or not v > 0:
+                broken.add("speed")
+        return broken, unclear
+
     def standing_rules(self, allocations: Mapping[str, Allocation]) -> tuple[set[str], set[str]]:
         """Rules that do not look at what runs now: those broken, and those that are unclear."""
         broken: set[str] = set()
         unclear: set[str] = set()
         used = {name: [0, 0, 0] for name in self.node}
         tenants: dict[str, list[int]] = {}
-        loads = self.loads(allocations)
         for name, allocation in allocations.items():
             job = self.job.get(name)
             if job is None:
                 broken.add("unknown")
                 continue
-            if runs_nothing(allocation):
-                continue
-            exists = all(node in self.node for node in nodes_of(allocation))
-            exists &= not (job.ps is None and tasks_of(allocation, "ps"))
-            if not exists:
-                broken.add("unknown")
-                unclear |= set(RULES) - {"unknown", "pinned", "move-budget"}
-                continue
-            # gang
-            w, p = total(allocation, "worker"), total(allocation, "ps")
-            if not job.worker.min <= w <= job.worker.max or (job.ps and not job.ps.min <= p <= job.ps.max):
-                broken.add("gang")
-            whole = w > 0 and (job.ps is None or p > 0)
-            # profile
-            roles = [role for role in ("worker", "ps") if tasks_of(allocation, role)]
-            known = {r: profile_of(allocation, r) < len(spec_of(job, r).profiles) for r in roles}  # type: ignore[union-attr]
-            if not all(known.values()):
-                broken.add("profile")
-                unclear |= {"speed", "capacity", "quota"}
-            # gpu-type
-            types = {self.node[n].gpu_type for n in tasks_of(allocation, "worker")}
-            if w > 0 and (len(types) > 1 or not types <= known_types(job)):
-                broken.add("gpu-type")
-            # selector
+            own, not_said = self.own_rules(job, allocation)
+            broken |= own
+            unclear |= not_said
             for node in nodes_of(allocation):
-                labels = self.node[node].labels
-                if any(labels.get(key) != value for key, value in job.node_selector.items()):
-                    broken.add("selector")
-            # speed
-            if not whole or (w > 0 and (len(types) > 1 or not types <= known_types(job))):
-                unclear.add("speed")
-            elif all(known.values()):
-                v = self.speed(job, allocation, 0)  # whether there is one does not depend on the level
-                if v is None or not v > 0:
-                    broken.add("speed")
-            # tasks per node
-            most = self.instance.rules.max_tasks_per_node
-            for node in nodes_of(allocation):
-                here = tasks_of(allocation, "worker").get(node, 0) + tasks_of(allocation, "ps").get(node, 0)
-                if most is not None and here > most:
-                    broken.add("tasks-per-node")
-            # what it asks for
-            for role in roles:
-                for node, count in tasks_of(allocation, role).items():
-                    if self.node[node].lost == "all":
-                        broken.add("capacity")
-                    if not known[role]:
-                        continue
-                    for r, amount in enumerate(demand(job, role, profile_of(allocation, role), w, p)):
-                        used[node][r] += amount * count
-                        tenants.setdefault(job.tenant, [0, 0, 0])[r] += amount * count
+                if node in self.node and self.node[node].lost == "all":
+                    unclear.add("capacity")  # if its role or profile does not exist
+            for role, node, count in self.counted(name, allocation):
+                if self.node[node].lost == "all":
+                    broken.add("capacity")
+                w, p = total(allocation, "worker"), total(allocation, "ps")
+                for r, amount in enumerate(demand(job, role, profile_of(allocation, role), w, p)):
+                    used[node][r] += amount * count
+                    tenants.setdefault(job.tenant, [0, 0, 0])[r] += amount * count
         for name, amounts in used.items():
             if any(amount > has for amount, has in zip(amounts, free(self.node[name]), strict=True)):
                 broken.add("capacity")
@@ -452,7 +467,7 @@ class Oracle:
             limits = (quota.gpu, quota.cpu, quota.memory) if quota else (None, None, None)
             if any(most is not None and amount > most for amount, most in zip(amounts, limits, strict=True)):
                 broken.add("quota")
-        for name, load in loads.items():
+        for name, load in self.loads(allocations).items():
             if level_of(self.instance, self.node[name], load) is None:
                 broken.add("pressure")
         return broken, unclear - broken
@@ -522,22 +537,16 @@ class Oracle:
         if budget is not None and len(moved) > budget:
             broken.add("move-budget")
         speeds: dict[str, float] = {}
-        objective: float | None = 0.0
-        if broken & {"unknown", "profile", "pressure"}:
-            objective = None
-        else:
-            loads = self.loads(allocations)
-            for job in self.instance.jobs:
-                allocation = allocations.get(job.name)
-                if allocation is None or runs_nothing(allocation):
-                    continue
-                level = self.job_level(allocation, loads)
-                assert level is not None
-                v, value = self.speed(job, allocation, level), self.value(job, allocation, level)
-                if v is None or value is None:
-                    objective = None
-                    continue
-                speeds[job.name] = v
-                if objective is not None:
-                    objective += value
+        objective = 0.0
+        loads = self.loads(allocations)
+        for job in self.instance.jobs:
+            allocation = allocations.get(job.name)
+            if allocation is None or runs_nothing(allocation) or self.own_rules(job, allocation)[0] & SPEECHLESS:
+                continue
+            level = self.job_level(allocation, loads)
+            v, value = self.speed(job, allocation, level), self.value(job, allocation, level)
+            assert v is not None
+            assert value is not None
+            speeds[job.name] = v
+            objective += value
         return Verdict(frozenset(broken), frozenset(unclear - broken), frozenset(moved), speeds, objective)
