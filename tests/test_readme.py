@@ -2,7 +2,7 @@
 
 All ```python blocks of a file are run in order, in one namespace. In ```console blocks every command ``$ coplace …``
 and ``$ make demo`` is run, and what the block shows below it is compared with what it prints: the same lines, up to
-numbers, spacing and rules. A line that is only ``…`` stands for any lines. Both run in a folder that has
+numbers, spacing, rules and bars. A line that is only ``…`` stands for any lines. Both run in a folder that has
 ``instances/examples/`` as the checkout has it, and nothing else.
 """
 
@@ -65,10 +65,10 @@ def commands(block: Block) -> Iterator[Command]:
 
 
 def skeleton(text: str) -> list[str]:
-    """The lines without colours, numbers, spacing and rules."""
+    """The lines without colours, numbers, spacing, rules and bars."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     text = re.sub(r"[-+]?\d+(?:[.,:]\d+)*(?:e[-+]?\d+)?", "#", text)
-    text = re.sub(r"[\u2500-\u257f]|--+", " ", text)
+    text = re.sub(r"[\u2500-\u259f]|--+", " ", text)
     return [line for line in (" ".join(line.split()) for line in text.splitlines()) if line]
 
 
@@ -135,6 +135,7 @@ def test_an_unended_block_is_no_block() -> None:
         ("┃ a ┃ b ┃\n┡━━╇━━┩\n", "| a | b\n".replace("|", "┃"), True),
         ("first\n…\nlast\n", "first\nsecond\nthird\nlast\n", True),
         ("gap 0.1 %\n", "gap 12.5 %\n\n", True),
+        ("V100  ███░ 75 %\n", "V100  █░░░ 25 %\n", True),
         ("gap 0.1 %\n", "bound 0.1 %\n", False),
         ("first\n", "first\nsecond\n", False),
         ("first\nsecond\n", "first\n", False),
