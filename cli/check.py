@@ -1,0 +1,121 @@
+"""``coplace check``: is a plan feasible, and what is it worth?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from coplace.formulations.rules import Violation
+    from coplace.instances import Instance
+    from coplace.solver import CheckReport
+    from coplace.solver.result_file import ResultFile
+
+TOLERANCE = 1e-6
+"""Relative difference up to which two objectives are the same: the file may have been written by other software."""
+
+CONTRADICTED = 3
+"""Exit code for a plan that breaks a rule or is worth something else than its file says."""
+
+
+def check(
+    instance_file: Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance, YAML or JSON.")],
+    plan_file: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="Result of `coplace solve`, or a mapping job: {tasks: ...}.")
+    ],
+    goal: Annotated[
+        str | None, typer.Option(help="Score for this goal; by default the one PLAN states, else that of INSTANCE.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Check a plan and recompute its objective.
+
+    Every rule of docs/model.md is checked from the instance alone; nothing else that the plan's file says is trusted.
+    Exit code 3 if the plan breaks a rule or its file states another objective.
+    """
+    from coplace.cli.arguments import check_goal, with_goal
+    from coplace.cli.output import emit, emit_json, note
+    from coplace.instances import instance_sha256, read_instance
+    from coplace.solver import check as check_plan
+    from coplace.solver.result_file import read_plan
+
+    check_goal(goal)
+    instance = read_instance(instance_file)
+    stated = read_plan(plan_file)
+    instance = with_goal(instance, goal or stated.goal)
+    report = check_plan(instance, stated.plan)
+    same = None if stated.instance_sha256 is None else stated.instance_sha256 == instance_sha256(instance)
+    if same is False:
+        note(f"coplace: {plan_file}: warning: the plan was made for another instance (its SHA-256 differs)")
+    if as_json:
+        emit_json(_document(report, stated, same))
+    else:
+        emit("".join(f"{line}\n" for line in _lines(instance, instance_file, report, stated)))
+    if not report.feasible or _contradicts(report, stated):
+        raise typer.Exit(CONTRADICTED)
+
+
+def _contradicts(report: CheckReport, stated: ResultFile) -> bool:
+    if stated.objective is None:
+        return False
+    largest = max(abs(stated.objective), abs(report.objective))
+    return abs(stated.objective - report.objective) > TOLERANCE * largest
+
+
+def _document(report: CheckReport, stated: ResultFile, same: bool | None) -> dict[str, Any]:
+    return {
+        "feasible": report.feasible,
+        "violations": [
+            {
+                "rule": v.rule,
+                "message": v.message,
+                "job": v.job,
+                "node": v.node,
+                "resource": v.resource,
+                "amount": v.amount,
+                "limit": v.limit,
+            }
+            for v in report.violations
+        ],
+        "objective": report.objective,
+        "stated_objective": stated.objective,
+        "same_instance": same,
+        "moved": list(report.moved),
+    }
+
+
+def _lines(instance: Instance, file: Path, report: CheckReport, stated: ResultFile) -> list[str]:
+    from coplace.cli.output import printable
+    from coplace.cli.report.numbers import counted
+
+    broken = len(report.violations)
+    verdict = "feasible" if report.feasible else f"infeasible, {counted(broken, 'violation')}"
+    lines = [f"{instance.name or file.stem}, {counted(len(stated.plan), 'job')} planned: {verdict}"]
+    lines += [
+        f"  {violation.rule}: {violation.message}{_nearest(instance, violation)}" for violation in report.violations
+    ]
+    objective = f"objective {report.objective:.9g} for goal {instance.goal}"
+    if stated.objective is None:
+        lines.append(objective)
+    elif _contradicts(report, stated):
+        lines.append(f"{objective}, but the file states {stated.objective:.9g}")
+    else:
+        lines.append(f"{objective}, as the file states")
+    lines.append(f"{counted(len(report.moved), 'running job')} moved, resized or stopped")
+    return [printable(line) for line in lines]
+
+
+def _nearest(instance: Instance, violation: Violation) -> str:
+    """Advice for a name that does not exist."""
+    from coplace.instances.consistency import near
+
+    if violation.rule != "unknown":
+        return ""
+    advice = ""
+    if violation.node is not None:
+        advice = near(violation.node, instance.node)
+    elif violation.job is not None and violation.job not in instance.job:
+        advice = near(violation.job, instance.job)
+    return f"; {advice}" if advice else ""

@@ -1,0 +1,186 @@
+"""Where output goes: standard output in one piece, notes to standard error, files whole or not at all."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+PLAIN_WIDTH = 100
+"""Columns where the output is no terminal, so that what a file or a pipe gets depends on nothing."""
+
+_TRANSLATED = {
+    "→": "->", "×": "x", "…": "...", "–": "-", "·": "*", "≤": "<=", "≥": ">=", "−": "-", "’": "'", "“": '"', "”": '"',
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """Characters of tables; chosen before a table is laid out, so that its columns stay aligned."""
+
+    arrow: str
+    times: str
+    ellipsis: str
+    full: str
+    empty: str
+    none: str
+
+
+UNICODE = Symbols(arrow="→", times="×", ellipsis="…", full="█", empty="░", none="–")
+ASCII = Symbols(arrow="->", times="x", ellipsis="..", full="#", empty=".", none="-")
+
+
+def prepare_streams() -> None:
+    """Make standard output and error print anything, whatever their encoding."""
+    codecs.register_error("coplace", _translate)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="coplace")
+
+
+def _translate(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    bad = error.object[error.start : error.end]
+    return "".join(_TRANSLATED.get(c) or c.encode("ascii", "backslashreplace").decode() for c in bad), error.end
+
+
+def printable(text: str) -> str:
+    """*text* without characters that would steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def console() -> Console:
+    """A console like standard output: as wide and colourful as the terminal, plain where it is none."""
+    from rich.console import Console
+
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    like = Console(file=sys.stdout, width=None if terminal else PLAIN_WIDTH)
+    return Console(
+        file=io.StringIO(),  # rich would write to a full disk or a closed pipe in its own way
+        width=like.width,
+        force_terminal=like.is_terminal,
+        color_system=like.color_system if like.is_terminal else None,  # type: ignore[arg-type]
+        no_color=like.no_color,
+        markup=False,  # names may hold [brackets]
+        highlight=False,
+        emoji=False,
+    )
+
+
+def symbols() -> Symbols:
+    """The symbols that standard output can print."""
+    try:
+        "→×…█░–─".encode(getattr(sys.stdout, "encoding", None) or "ascii")
+    except UnicodeEncodeError:
+        return ASCII
+    return UNICODE
+
+
+def emit(text: str) -> None:
+    """Write *text* to standard output; a reader that has gone (``| head``) is no error.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    stream = sys.stdout
+    if stream is None:
+        return
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        # What is still buffered must go somewhere when Python exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        raise _unwritable("standard output", error) from None
+
+
+def emit_rich(page: Console, *parts: RenderableType) -> None:
+    """Lay *parts* out on *page*, which :func:`console` made, and write them to standard output."""
+    for part in parts:
+        page.print(part)
+    assert isinstance(page.file, io.StringIO)
+    text = page.file.getvalue()
+    if not page.is_terminal:
+        text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+    emit(text)
+
+
+def emit_json(document: Any, *, compact: bool = False) -> None:
+    """Write *document* to standard output as one JSON value."""
+    unicode = (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
+    emit(_json(document, compact=compact, ensure_ascii=not unicode))
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write *document* to the file *path*, whole or not at all; raises :class:`InputError`."""
+    text = _json(document, compact=False, ensure_ascii=False)
+    write_file(path, lambda file: file.write(text))
+
+
+def write_file(path: Path, write: Callable[[IO[str]], object]) -> None:
+    """Let *write* fill the file *path*, whole or not at all; raises :class:`InputError`."""
+    from coplace.instances.files import write_atomically
+
+    try:
+        write_atomically(path, lambda file: _ignored(write(file)))
+    except OSError as error:
+        raise _unwritable(str(path), error) from None
+
+
+def check_target(path: Path | None) -> None:
+    """Refuse a file that cannot be written, before time is spent on what goes into it.
+
+    Raises:
+        InputError: *path* is a folder, or its folder is missing or closed to us.
+    """
+    if path is None:
+        return
+    from coplace.instances.errors import InputError, Problem
+
+    folder = path.absolute().parent
+    if path.name == "-" and str(path) == "-":
+        raise InputError([Problem("--output", "must be a file; standard output is what you get without it")])
+    if path.is_dir():
+        raise InputError([Problem("", "cannot be written: it is a folder")], str(path))
+    if not folder.is_dir():
+        raise InputError([Problem("", "cannot be written: its folder does not exist")], str(path))
+    if not os.access(path if path.exists() and not path.is_file() else folder, os.W_OK):
+        raise InputError([Problem("", "cannot be written: permission denied")], str(path))
+
+
+def note(text: str) -> None:
+    """Write a line to standard error, whatever becomes of it."""
+    if sys.stderr is not None:
+        try:
+            print(printable(text), file=sys.stderr, flush=True)
+        except OSError:
+            return
+
+
+def _json(document: Any, *, compact: bool, ensure_ascii: bool) -> str:
+    layout: dict[str, Any] = {"separators": (",", ":")} if compact else {"indent": 2}
+    return json.dumps(document, ensure_ascii=ensure_ascii, allow_nan=False, **layout) + "\n"
+
+
+def _unwritable(source: str, error: OSError) -> Exception:
+    from coplace.instances.errors import InputError, Problem
+
+    return InputError([Problem("", f"cannot be written: {error.strerror or error}")], source)
+
+
+def _ignored(value: object) -> None:
+    return None
