@@ -17,7 +17,7 @@ demo: .venv/core  ## set up and solve an example of 64 nodes
 setup: .venv/test  ## set up .venv with all that the tests need
 
 test: lint types  ## set up; check style and types; run the tests
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -rfEs -n 2
 
 lint: .venv/test  ## check style and layout
 	$(BIN)/ruff check .
