@@ -39,7 +39,8 @@ FEATURES = """
     node without GPUs|own weight|pinned|pinned, displaced|ps intensity|ps slowdown|ps slowdown per type|quota cpu
     quota gpu|quota memory|remaining known|remaining unknown|restart cost|running|running on a cordoned node
     running, equal own weights|selector|speed allreduce of allreduce|speed ps-async of ps|speed ps-sync of ps
-    speed table of allreduce|speed table of ps|spread|staleness|table interpolated|table with a hole|tasks per node|used
+    speed table of allreduce|speed table of ps|spread|staleness|table interpolated|table with a hole
+    task that asks for nothing|tasks per node|used
     worker intensity|worker slowdown|worker slowdown per type
 """
 

@@ -147,7 +147,7 @@ def _profiles(draw: random.Random, types: list[str], memory: tuple[int, ...]) ->
     slow: float | dict[str, float] = draw.choice((1.1, 1.4, 2.5))
     if draw.random() < 0.5:
         slow = {draw.choice(types): slow}
-    frugal = Profile(cpu=draw.choice((300, 600)), memory=draw.choice(memory), slowdown=slow)
+    frugal = Profile(cpu=draw.choice((0, 300, 600)), memory=draw.choice((0, *memory)), slowdown=slow)
     return (generous, frugal) if draw.random() < 0.7 else (frugal, generous)
 
 
@@ -420,6 +420,10 @@ def _job_features(oracle: Oracle, job: Job) -> set[str]:
                 found.add(f"{role} slowdown")
     if job.ps is not None and job.ps.memory_model is not None:
         found.add("memory model")
+    for role, spec in (("worker", job.worker), ("ps", job.ps)):
+        for profile in range(len(spec.profiles)) if spec is not None else ():
+            if demand(job, role, profile, 1, 1) == (0, 0, 0):
+                found.add("task that asks for nothing")
     found.add("remaining unknown" if job.remaining is None else "remaining known")
     if job.deadline_seconds is None:
         found.add("deadline none")
