@@ -21,9 +21,7 @@ TIMES = ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S"]
 
 def import_openb(
     nodes: Annotated[Path, typer.Argument(metavar="NODES.csv", help="Table of nodes.")],
-    pods: Annotated[
-        Path | None, typer.Argument(metavar="[PODS.csv]", help="Table of pods; without it, no jobs.")
-    ] = None,
+    pods: Annotated[Path | None, typer.Argument(metavar="PODS.csv", help="Table of pods; without it, no jobs.")] = None,
     output: Output = None,
     at_seconds: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Only the pods that exist at that moment of the trace.")
@@ -41,7 +39,7 @@ def import_openb(
     from coplace.cli.instance_output import check_instance_target
     from coplace.instances import InputError, Problem, importing
 
-    check_instance_target(output)
+    check_instance_target(output, nodes, pods)
     if at_seconds is not None and not math.isfinite(at_seconds):
         raise InputError([Problem("--at-seconds", "must be a finite number of seconds", str(at_seconds))])
     _put(
@@ -55,7 +53,7 @@ def import_openb(
 def import_kubernetes(
     nodes: Annotated[Path, typer.Argument(metavar="NODES.json", help="From `kubectl get nodes -o json`.")],
     pods: Annotated[
-        Path | None, typer.Argument(metavar="[PODS.json]", help="From `kubectl get pods -A -o json`.")
+        Path | None, typer.Argument(metavar="PODS.json", help="From `kubectl get pods -A -o json`.")
     ] = None,
     output: Output = None,
     gpu_resources: Annotated[
@@ -75,7 +73,12 @@ def import_kubernetes(
         bool, typer.Option(help="Whether pending pods with GPUs become waiting jobs or are only counted.")
     ] = True,
     now: Annotated[
-        datetime | None, typer.Option(formats=TIMES, help="Time of the listing, for the age of pending pods.")
+        datetime | None,
+        typer.Option(
+            formats=TIMES,
+            metavar="TIME",
+            help="Time of the listing (2024-05-31T18:00:00+0000), for the age of pending pods.",
+        ),
     ] = None,
 ) -> None:
     """Import what kubectl lists.
@@ -86,7 +89,7 @@ def import_kubernetes(
     from coplace.instances import importing
     from coplace.instances.importing.kubernetes import GPU_RESOURCES, GPU_TYPE_LABEL
 
-    check_instance_target(output)
+    check_instance_target(output, nodes, pods)
     imported = importing.import_kubernetes(
         nodes,
         pods,

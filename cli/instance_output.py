@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 SUFFIXES = (".json", ".yaml", ".yml")
 
 
-def check_instance_target(path: Path | None) -> None:
-    """Refuse a file that cannot be written, or whose name does not say its format; raises :class:`InputError`."""
+def check_instance_target(path: Path | None, *inputs: Path | None) -> None:
+    """Refuse what :func:`~coplace.cli.output.check_target` refuses, and a name that does not say the format.
+
+    Raises:
+        InputError: *path* is no file for an instance.
+    """
     from coplace.instances.errors import InputError, Problem
 
-    out.check_target(path)
+    out.check_target(path, *inputs)
     if path is not None and path.suffix not in SUFFIXES and not (path.exists() and not path.is_file()):
         rule = "the name of an instance file ends in .json, .yaml or .yml"
         raise InputError([Problem("--output", rule, repr(path.name))])

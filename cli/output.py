@@ -141,11 +141,11 @@ def write_file(path: Path, write: Callable[[IO[str]], object]) -> None:
         raise _unwritable(str(path), error) from None
 
 
-def check_target(path: Path | None) -> None:
+def check_target(path: Path | None, *inputs: Path | None) -> None:
     """Refuse a file that cannot be written, before time is spent on what goes into it.
 
     Raises:
-        InputError: *path* is a folder, or its folder is missing or closed to us.
+        InputError: *path* is a folder, its folder is missing or closed to us, or it is one of the *inputs*.
     """
     if path is None:
         return
@@ -156,6 +156,8 @@ def check_target(path: Path | None) -> None:
         raise InputError([Problem("--output", "must be a file; standard output is what you get without it")])
     if path.is_dir():
         raise InputError([Problem("", "cannot be written: it is a folder")], str(path))
+    if any(each is not None and path.is_file() and each.is_file() and path.samefile(each) for each in inputs):
+        raise InputError([Problem("--output", "must be another file than the one that is read", repr(str(path)))])
     if not folder.is_dir():
         raise InputError([Problem("", "cannot be written: its folder does not exist")], str(path))
     if not os.access(path if path.exists() and not path.is_file() else folder, os.W_OK):

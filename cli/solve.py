@@ -44,7 +44,7 @@ def solve(
         from coplace.instances import read_instance
 
         check_goal(goal)
-        out.check_target(output)
+        out.check_target(output, file)
         instance = with_goal(read_instance(file), goal)
         interrupts.defer()
         try:

@@ -298,6 +298,16 @@ def test_options_reach_the_solver() -> None:
     assert (document["method"], document["seed"], document["plan"]) == ("keep-current", 7, {})
 
 
+def test_the_instance_is_never_replaced_by_its_result(tmp_path: Path) -> None:
+    """``-o`` with the name of the instance would lose what cannot be computed again."""
+    path = tmp_path / "instance.json"
+    path.write_text(json.dumps(FRESH), encoding="utf-8")
+    done = CliRunner().invoke(app, ["solve", str(path), "-o", str(path)])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("coplace: --output: must be another file than the one that is read; found ")
+    assert json.loads(path.read_text(encoding="utf-8")) == FRESH
+
+
 def test_an_existing_result_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text("old", encoding="utf-8")
