@@ -89,7 +89,7 @@ _NONE = Candidates(
 
 
 def _job_columns(scoring: Scoring, nodes: NodeArrays, j: int, prune: bool) -> Candidates:
-    """Columns of one job. Arrays below have the axes [type, worker profile, ps profile, w, p, span, level]."""
+    """Columns of one job. Arrays below have the axes [type, worker profile, ps profile, w, p, level, span]."""
     instance = scoring.instance
     job = instance.jobs[j]
     if scoring.weights[j] <= 0:
@@ -120,19 +120,17 @@ def _job_columns(scoring: Scoring, nodes: NodeArrays, j: int, prune: bool) -> Ca
     allowed = allowed & _within_quota(instance, job, memory, w, p)[None]
     spans = np.arange(1, min(int(w[-1] + p[-1]), total_nodes) + 1)
     most = np.minimum(w[:, None] + p[None, :], total_nodes)  # [w, p]
-    mask = (
-        allowed[..., None]
-        & (spans >= fewest[:, :, None, :, None, None])
-        & (spans <= most[:, :, None])
-    )[..., None] & (np.arange(n_levels) >= lowest_level[:, None, None, None, None, None, None])  # fmt: skip
+    of_span = allowed[..., None] & (spans >= fewest[:, :, None, :, None, None]) & (spans <= most[:, :, None])
+    of_level = np.arange(n_levels) >= lowest_level[:, None]  # [type, level]
+    mask = of_span[..., None, :] & of_level[:, None, None, None, None, :, None]
     if not mask.any():
         return _NONE
 
     axes = np.ix_(
-        np.array([i for i, _ in types]), np.arange(len(job.worker.profiles)), np.arange(memory.shape[0]), w, p, spans,
-        np.array(scoring.levels),
+        np.array([i for i, _ in types]), np.arange(len(job.worker.profiles)), np.arange(memory.shape[0]), w, p,
+        np.array(scoring.levels), spans,
     )  # fmt: skip
-    i_type, worker_profile, ps_profile, workers, servers, span, pressure = axes
+    i_type, worker_profile, ps_profile, workers, servers, pressure, span = axes
     k = Configurations(i_type, workers, servers, span, pressure, worker_profile, ps_profile)
     speed = np.broadcast_to(scoring.model.predict(job, k).mean, mask.shape)
     mask &= speed > 0
@@ -148,8 +146,8 @@ def _job_columns(scoring: Scoring, nodes: NodeArrays, j: int, prune: bool) -> Ca
         ps_profile=chosen[2].astype(np.int8),
         workers=w[chosen[3]].astype(np.int32),
         servers=p[chosen[4]].astype(np.int32),
-        span=spans[chosen[5]].astype(np.int32),
-        level=chosen[6].astype(np.int8),
+        span=spans[chosen[6]].astype(np.int32),
+        level=chosen[5].astype(np.int8),
         ps_memory=memory[chosen[2], chosen[3], chosen[4]],
         speed=speeds,
         value=scoring.value(j, speeds, kept=False),
@@ -207,8 +205,8 @@ def _within_quota(
 
 def _prune_spans_and_levels(mask: NDArray[np.bool_], speed: NDArray[np.float64]) -> None:
     """Drop a column where the next span, or the next level, is as fast (in place)."""
-    mask[..., :-1, :] &= ~(mask[..., 1:, :] & (speed[..., 1:, :] >= speed[..., :-1, :]))
     mask[..., :-1] &= ~(mask[..., 1:] & (speed[..., 1:] >= speed[..., :-1]))
+    mask[..., :-1, :] &= ~(mask[..., 1:, :] & (speed[..., 1:, :] >= speed[..., :-1, :]))
 
 
 def _prune_tasks(mask: NDArray[np.bool_], speed: NDArray[np.float64], memory: NDArray[np.int64]) -> None:
@@ -223,7 +221,7 @@ def _prune_tasks(mask: NDArray[np.bool_], speed: NDArray[np.float64], memory: ND
         mask[:, :, :, 1:] &= fewer_workers[:, :, :, :-1] < usable[:, :, :, 1:]
     else:
         fewer_workers = usable
-    best = fewer_workers[..., 0, :, :]  # over w' ≤ w and admissible p' ≤ p; axes [type, wp, pp, w, span, level]
+    best = fewer_workers[..., 0, :, :]  # over w' ≤ w and admissible p' ≤ p; axes [type, wp, pp, w, level, span]
     for p in range(1, mask.shape[4]):
         no_larger = memory[:, :, p - 1] <= memory[:, :, p]  # [ps profile, w]
         fewer_servers = np.where(no_larger[None, None, :, :, None, None], best, -np.inf)

@@ -58,7 +58,7 @@ def job_violations(scoring: Scoring, job: Job, allocation: Allocation) -> list[V
     """What *allocation* breaks whatever the other jobs do."""
     nodes = scoring.instance.node
     broken = [*_unknown(nodes, job, allocation), *_gang(job, allocation), *_profile(job, allocation)]
-    if not any(violation.rule == "unknown" for violation in broken):
+    if all(name in nodes for name in allocation.nodes):
         broken += [*_gpu_type(nodes, job, allocation), *_selector(nodes, job, allocation)]
         broken += _tasks_per_node(scoring, job, allocation)
     if not STRUCTURE.intersection(violation.rule for violation in broken):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from coplace.instances.base import Count, Name, Record
 
@@ -78,10 +78,17 @@ class Allocation(Record):
         return other is not None and self.canonical == other.canonical
 
 
-class Plan(Record):
-    """What the cluster is to run: job → :class:`Allocation`. Jobs without an entry run nothing."""
+def _with_tasks(allocations: dict[str, Allocation]) -> dict[str, Allocation]:
+    return {job: allocation for job, allocation in allocations.items() if allocation.nodes}
 
-    allocations: dict[Name, Allocation] = {}
+
+class Plan(Record):
+    """What the cluster is to run: job → :class:`Allocation`. Jobs without an entry run nothing.
+
+    An entry without any task says the same as no entry, and is dropped.
+    """
+
+    allocations: Annotated[dict[Name, Allocation], AfterValidator(_with_tasks)] = {}
 
     def __getitem__(self, job: str) -> Allocation:
         return self.allocations[job]

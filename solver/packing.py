@@ -66,8 +66,7 @@ class Packer:
         fits = (free >= need).all(axis=1)
         intensities = state.intensities(j)
         added = w * intensities[0] + p * intensities[1]
-        if added:
-            fits &= state.load[hosts] + added <= state.nodes.capacities[hosts, level]
+        fits &= state.load[hosts] + added <= state.nodes.capacities[hosts, level]
         places = np.flatnonzero(fits)
         if not places.size:
             return None
@@ -154,8 +153,11 @@ class Packer:
         for r in range(3):
             if demand[r]:
                 np.minimum(room, free[:, r] // demand[r], out=room)
+        bears = self.state.nodes.capacities[hosts, level] - load
         if intensity:
-            np.minimum(room, (self.state.nodes.capacities[hosts, level] - load) // intensity, out=room)
+            np.minimum(room, bears // intensity, out=room)
+        else:  # a task without intensity still feels the node's level
+            room[bears < 0] = 0
         return np.maximum(room, 0, out=room)
 
 
