@@ -24,7 +24,6 @@ class JobOutcome:
         value: λ · U, the job's part of the objective.
         weight: λ.
         kept: runs exactly what it ran before.
-        moved: ran before and changes (displaced jobs too).
     """
 
     gpu_type: str
@@ -37,7 +36,6 @@ class JobOutcome:
     value: float
     weight: float
     kept: bool
-    moved: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +77,5 @@ def evaluate(instance: Instance, plan: Plan, scoring: Scoring | None = None) -> 
             value=float(scoring.value(j, speed, kept)),
             weight=scoring.weights[j],
             kept=kept,
-            moved=job.running and not kept,
         )
     return Evaluation(math.fsum(outcome.value for outcome in outcomes.values()), outcomes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from fractions import Fraction
+from functools import lru_cache
 
 from coplace.instances.cluster import Node
 from coplace.instances.instance import Instance
@@ -15,13 +17,16 @@ def levels(instance: Instance) -> tuple[float, ...]:
 
 
 def level_capacities(instance: Instance, node: Node) -> tuple[int, ...]:
-    """cap[n, ℓ] = ⌊τ_ℓ · pressure_capacity⌋ in units of intensity; without a ladder one level without limit.
-
-    The small allowance keeps a product that is whole in decimals, such as 0.29 · 100, whole in binary.
-    """
+    """cap[n, ℓ] = ⌊τ_ℓ · pressure_capacity⌋ in units of intensity; without a ladder one level without limit."""
     if not instance.pressure_levels:
         return (_UNLIMITED,)
-    return tuple(math.floor(tau * node.pressure_capacity + 1e-9) for tau in instance.pressure_levels)
+    return tuple(_capacity(tau, node.pressure_capacity) for tau in instance.pressure_levels)
+
+
+@lru_cache(maxsize=4096)
+def _capacity(tau: float, pressure_capacity: int) -> int:
+    """⌊τ · capacity⌋ of the decimal that was written, since 0.29 · 100 is 28.999… in binary."""
+    return math.floor(Fraction(repr(tau)) * pressure_capacity)
 
 
 def level_of(load: int, capacities: tuple[int, ...]) -> int:

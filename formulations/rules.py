@@ -48,7 +48,10 @@ def format_amount(resource: str, amount: int) -> str:
     """An amount of a resource for people: ``3 GPUs``, ``1500m CPU``, ``16Gi memory``."""
     if resource == "gpu":
         return f"{amount} GPU" + ("" if amount == 1 else "s")
-    return f"{format_cpu(amount)} CPU" if resource == "cpu" else f"{format_memory(amount)} memory"
+    if resource == "cpu":
+        return f"{format_cpu(amount)} CPU"
+    gibibytes = f"{amount / 1024:.1f}Gi"  # only where it is exact
+    return f"{gibibytes if amount % 1024 and amount * 10 % 1024 == 0 else format_memory(amount)} memory"
 
 
 # --- rules of one job on its own ------------------------------------------------------------------------------------

@@ -44,8 +44,12 @@ def _parts(instance: Instance, nodes: dict[str, Node]) -> Iterator[Problem]:
         return  # whatever else is said about one of two nodes might be meant of the other
     yield from _duplicates("jobs", (job.name for job in instance.jobs))
     yield from _ladder(instance.pressure_levels)
+    said = None
     for node in instance.nodes:
-        yield from _node(node)
+        alike = (node.gpu_type, node.capacity, node.used, node.lost)
+        if alike != said:  # a counted group is wrong once, not once per member
+            yield from _node(node)
+        said = alike
     cluster_types = {node.gpu_type for node in nodes.values()}
     for index, job in enumerate(instance.jobs):
         place = f"jobs[{index}]"

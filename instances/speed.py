@@ -5,9 +5,9 @@ Only the data stands here; :mod:`coplace.formulations.speed` computes with it. A
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from coplace.instances.base import Count, Name, NonNegative, Number, Positive, Record
 
@@ -60,7 +60,8 @@ class AllReduceCoefficients(Record):
     """Coefficients of an all-reduce job on one GPU type, all ≥ 0 and a + b > 0.
 
     T = (a·B/w + b)·φ + (latency·(w − 1) + transfer·2·(w − 1)/w)·ψ, samples/s = B/T: a ring of w workers
-    (Patarasuk and Yuan, JPDC 2009). The ``intra`` values hold for span 1, the ``inter`` values above.
+    (Patarasuk and Yuan, JPDC 2009). The ``intra`` values hold for span 1, the ``inter`` values above;
+    one that is not given is the ``intra`` one.
 
     Attributes:
         a: seconds of computation per sample.
@@ -75,6 +76,14 @@ class AllReduceCoefficients(Record):
     latency_inter: NonNegative = 0.0
     transfer_intra: NonNegative = 0.0
     transfer_inter: NonNegative = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_fast_between_nodes(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        missing = {f"{key}_inter": data.get(f"{key}_intra", 0.0) for key in ("latency", "transfer")}
+        return missing | data
 
 
 class PsSyncSpeed(SpeedForm):

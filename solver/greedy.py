@@ -17,6 +17,9 @@ from coplace.solver.packing import Packer, Shortage
 from coplace.solver.placement import Placement, Shape
 from coplace.solver.state import State
 
+PATIENCE, LATER_PATIENCE = 6, 3
+"""Failed steps in a row after which a job rests until the next climb; more cost time and gained little on ps-mix."""
+
 LEAST_GAIN = 1e-12
 """Relative gain below which a step counts as none."""
 
@@ -37,6 +40,8 @@ class _Greedy:
         self.tables = OptionTables(state)
         self.all_options: list[Options | None] = []
         self.left: list[Options | None] = []  # of these, what has not been found hopeless
+        self.failures = [0] * len(state.instance.jobs)
+        self.patience = PATIENCE
         self.heap: list[tuple[float, int, int]] = []  # (−density, job, option)
 
     def run(self) -> bool:
@@ -46,18 +51,17 @@ class _Greedy:
                 return False
             pinned = self.state.instance.jobs[j].pinned and self.state.placements[j] is not None
             self.all_options.append(None if pinned else self.tables.options(j))
-        self.left = list(self.all_options)
-        if not self._climb(list(jobs)):
+        self.left = [None] * len(self.all_options)
+        # What did not fit while others were still to move may fit afterwards; at last what still waits gets its chance.
+        if not self._climb(list(jobs), PATIENCE) or not self._climb(list(jobs), LATER_PATIENCE):
             return False
-        # What did not fit while others were still to move may fit now.
-        waiting = [j for j in jobs if self.state.placements[j] is None]
-        for j in waiting:
-            self.left[j] = self.all_options[j]
-        return self._climb(waiting)
+        return self._climb([j for j in jobs if self.state.placements[j] is None], PATIENCE)
 
-    def _climb(self, jobs: list[int]) -> bool:
-        """Take steps, steepest first, until no job of *jobs* has any left."""
+    def _climb(self, jobs: list[int], patience: int) -> bool:
+        """Take steps, steepest first, until no job has any left or each has failed *patience* times in a row."""
+        self.patience = patience
         for j in jobs:
+            self.left[j], self.failures[j] = self.all_options[j], 0
             self._push(j)
         while self.heap:
             if self.stopped():
@@ -89,7 +93,10 @@ class _Greedy:
             self.left[j] = None
             return
         lacking = self._try(j, Shape(*options.shape[option].tolist()))
-        if lacking is not None:
+        self.failures[j] = self.failures[j] + 1 if lacking else 0
+        if self.failures[j] >= self.patience:
+            self.left[j] = None
+        elif lacking:
             self.left[j] = options.where(~options.as_hopeless(option, lacking))
         self._push(j)
 
@@ -115,20 +122,16 @@ class _Greedy:
             if isinstance(placement, Shortage):
                 lacking = lacking if best else placement
                 break  # nor is there room at any lower level
-            if best is not None:
-                state.take(j)
-            state.put(j, placement)
-            gain = state.objective - before
+            gain, felt = state.gain(j, placement)
             if best is None or gain > best[0]:
                 best = (gain, placement)
-            level = max(state.level[n] for n in placement.nodes) - 1
-        gains = best is not None and best[0] > LEAST_GAIN * max(1.0, abs(before))
-        final = best[1] if best is not None and gains else old
-        if state.placements[j] is not final:
-            if state.placements[j] is not None:
-                state.take(j)
-            if final is not None:
-                state.put(j, final)
-        if gains and old is not None and old is state.kept_placements[j] and state.moves_left is not None:
-            state.moves_left -= 1
-        return None if gains else lacking
+            level = felt - 1
+        gained = state.objective + best[0] - before if best else 0.0
+        if best is not None and gained > LEAST_GAIN * max(1.0, abs(before)):
+            state.put(j, best[1])
+            if old is not None and old is state.kept_placements[j] and state.moves_left is not None:
+                state.moves_left -= 1
+            return None
+        if old is not None:
+            state.put(j, old)
+        return lacking

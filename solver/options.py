@@ -23,11 +23,13 @@ class Options:
 
     Attributes:
         shape: fields of :class:`~coplace.solver.placement.Shape`, by [option, field].
+        request: CPU and memory of a worker, then of a server, by [option, 4] (milli-cores, MiB).
         value: λ · U of the job if placed on the fewest nodes at the lowest pressure level: an upper estimate.
         cost: dominant share, the largest part that it takes of any resource of the cluster.
     """
 
     shape: NDArray[np.int64]
+    request: NDArray[np.int64]
     value: NDArray[np.float64]
     cost: NDArray[np.float64]
 
@@ -37,7 +39,7 @@ class Options:
             return self
         if not mask.any():
             return None
-        return Options(self.shape[mask], self.value[mask], self.cost[mask])
+        return Options(self.shape[mask], self.request[mask], self.value[mask], self.cost[mask])
 
     def steepest(self, value: float, cost: float, least_gain: float) -> tuple[float, int] | None:
         """The largest gain per unit of cost from a point (*value*, *cost*) and its option; None if none gains."""
@@ -47,13 +49,12 @@ class Options:
         return (float(density[best]), best) if gain[best] > least_gain else None
 
     def as_hopeless(self, tried: int, lacking: Lacking) -> NDArray[np.bool_]:
-        """Options that lack what the tried one lacked: what does not fit will not fit with more tasks either."""
-        gpu_type, workers, servers, worker_profile, ps_profile = self.shape.T
-        shape = self.shape[tried]
-        hopeless = (gpu_type == shape[0]) & (worker_profile == shape[3]) & (workers >= shape[1])
-        if lacking is not Shortage.WORKERS:
-            hopeless &= (ps_profile == shape[4]) & (servers >= shape[2])
-        return np.asarray(hopeless)
+        """Options that will lack what the tried one lacked: those with no fewer tasks, none of them smaller."""
+        no_fewer = (self.shape[:, 0] == self.shape[tried, 0]) & (self.shape[:, 1] >= self.shape[tried, 1])
+        if lacking is Shortage.WORKERS:
+            return np.asarray(no_fewer & (self.request[:, :2] >= self.request[tried, :2]).all(axis=1))
+        no_fewer &= self.shape[:, 2] >= self.shape[tried, 2]
+        return np.asarray(no_fewer & (self.request >= self.request[tried]).all(axis=1))
 
 
 class OptionTables:
@@ -92,7 +93,8 @@ class OptionTables:
         cost = np.maximum(w * job.worker.gpu / self._gpus[gpu_type], (w * workers[:, 0] + p * ps_cpu) / self._cpu)
         cost = np.maximum(cost, (w * workers[:, 1] + p * ps_memory) / self._memory)
         shape = np.stack([gpu_type, w, p, worker_profile, ps_profile], axis=1)
-        return Options(shape, value, cost).where(value > 0)
+        request = np.stack([*workers.T, ps_cpu, ps_memory], axis=1)
+        return Options(shape, request, value, cost).where(value > 0)
 
     def cost(self, j: int) -> float:
         """Dominant share of what job *j* uses now."""

@@ -11,6 +11,9 @@ from coplace.instances.cluster import Vector
 from coplace.solver.placement import Placement, Shape
 from coplace.solver.state import State
 
+ANY_TYPE, WITHOUT_GPU = -1, -2
+"""Groups of nodes beside those of a GPU type."""
+
 
 class Shortage(Enum):
     """What there is no room for."""
@@ -26,8 +29,9 @@ class Packer:
     def __init__(self, state: State) -> None:
         self.state = state
         nodes = state.nodes
-        self._of_type = [nodes.open & (nodes.gpu_type == t) for t in range(len(state.instance.gpu_types))]
-        self._gpus = nodes.free[:, 0]
+        self._groups = {t: nodes.open & (nodes.gpu_type == t) for t in range(len(state.instance.gpu_types))}
+        self._groups[ANY_TYPE] = nodes.open
+        self._groups[WITHOUT_GPU] = nodes.open & np.array([node.gpu == 0 for node in state.instance.nodes], dtype=bool)
         self._host_cache: dict[tuple[int, int], NDArray[np.intp]] = {}
         self._most = state.instance.rules.max_tasks_per_node or 10**9
 
@@ -44,15 +48,19 @@ class Packer:
         return self._on_one_node(j, shape, level, worker, server) or self._on_several(j, shape, level, worker, server)
 
     def hosts(self, j: int, gpu_type: int) -> NDArray[np.intp]:
-        """Positions of the nodes that may get tasks of job *j*; −1 = of any type."""
+        """Positions, ascending, of the nodes of a type (or ANY_TYPE, WITHOUT_GPU) that may get tasks of job *j*."""
         job = self.state.instance.jobs[j]
         selected = self.state.nodes.selected(job)
         key = (id(selected), gpu_type)
         found = self._host_cache.get(key)
         if found is None:
-            mask = selected & (self.state.nodes.open if gpu_type < 0 else self._of_type[gpu_type])
-            found = self._host_cache[key] = np.flatnonzero(mask)
+            found = self._host_cache[key] = np.flatnonzero(selected & self._groups[gpu_type])
         return found
+
+    def _with_gpus(self, j: int, gpu_type: int, gpus: int) -> NDArray[np.intp]:
+        """The nodes of a type that have so many GPUs free; in a full cluster these are few."""
+        hosts = self.hosts(j, gpu_type)
+        return hosts[self.state.free_gpus[hosts] >= gpus] if gpus else hosts
 
     def _on_one_node(self, j: int, shape: Shape, level: int, worker: Vector, server: Vector) -> Placement | None:
         state = self.state
@@ -61,7 +69,7 @@ class Packer:
         largest = state.nodes.limits(state.instance.jobs[j])[shape.gpu_type].free
         if w + p > self._most or need[0] > largest[0] or need[1] > largest[1] or need[2] > largest[2]:
             return None
-        hosts = self.hosts(j, shape.gpu_type)
+        hosts = self._with_gpus(j, shape.gpu_type, need[0])
         free = state.free[hosts]
         fits = (free >= need).all(axis=1)
         intensities = state.intensities(j)
@@ -77,8 +85,7 @@ class Packer:
 
     def _on_several(self, j: int, shape: Shape, level: int, worker: Vector, server: Vector) -> Placement | Shortage:
         state = self.state
-        hosts = self.hosts(j, shape.gpu_type)
-        hosts = hosts[state.free[hosts, 0] >= worker[0]]  # in a full cluster these are few
+        hosts = self._with_gpus(j, shape.gpu_type, worker[0])
         intensities = state.intensities(j)
         room = self.room(hosts, level, worker, intensities[0], state.free[hosts], state.load[hosts])
         workers = _fewest(hosts, room, shape.workers)
@@ -90,7 +97,7 @@ class Packer:
         if servers is not None:
             return Placement(shape, workers, servers)
         # The workers may have taken the only nodes that can hold the servers: the other way round.
-        servers = self._servers(j, level, server, intensities[1], shape.servers, self.hosts(j, -1))
+        servers = self._servers(j, level, server, intensities[1], shape.servers)
         if servers is None:
             return Shortage.SERVERS
         free, load, room = self._after(hosts, servers, server, intensities[1])
@@ -115,17 +122,22 @@ class Packer:
                 left -= take
         if not left:
             return servers
-        hosts = np.setdiff1d(self.hosts(j, -1), beside, assume_unique=True)
-        elsewhere = self._servers(j, level, server, intensities[1], left, hosts)
+        elsewhere = self._servers(j, level, server, intensities[1], left, beside)
         return None if elsewhere is None else servers | elsewhere
 
     def _servers(
-        self, j: int, level: int, server: Vector, intensity: int, count: int, hosts: NDArray[np.intp]
+        self, j: int, level: int, server: Vector, intensity: int, count: int, aside: NDArray[np.intp] | None = None
     ) -> dict[int, int] | None:
-        """*count* servers on *hosts*, on nodes without GPUs if these can hold all."""
-        room = self.room(hosts, level, server, intensity, self.state.free[hosts], self.state.load[hosts])
-        without_gpu = self._gpus[hosts] == 0
-        return _fewest(hosts[without_gpu], room[without_gpu], count) or _fewest(hosts, room, count)
+        """*count* servers on nodes without GPUs if these can hold all, else on any; none on the nodes *aside*."""
+        for hosts in (self.hosts(j, WITHOUT_GPU), self.hosts(j, ANY_TYPE)):
+            room = self.room(hosts, level, server, intensity, self.state.free[hosts], self.state.load[hosts])
+            if aside is not None and len(hosts):
+                at = np.minimum(np.searchsorted(hosts, aside), len(hosts) - 1)
+                room[at[hosts[at] == aside]] = 0
+            placed = _fewest(hosts, room, count)
+            if placed is not None:
+                return placed
+        return None
 
     def _after(
         self, hosts: NDArray[np.intp], placed: dict[int, int], demand: Vector, intensity: int
@@ -165,6 +177,9 @@ def _fewest(hosts: NDArray[np.intp], room: NDArray[np.int64], count: int) -> dic
     """*count* tasks on as few hosts as possible: the roomiest first, the rest on the tightest that holds it."""
     if not len(hosts) or int(np.minimum(room, count).sum()) < count:
         return None
+    if int(room.max()) >= count:
+        enough = np.flatnonzero(room >= count)
+        return {int(hosts[enough[np.argmin(room[enough])]]): count}
     order = np.argsort(-room, kind="stable")
     falling = room[order]
     placed: dict[int, int] = {}

@@ -13,19 +13,21 @@ from coplace.formulations.scoring import Scoring
 from coplace.instances.cluster import NO_GPU, RESOURCES, Vector
 from coplace.instances.job import Job
 from coplace.instances.plan import Plan
-from coplace.solver.packing import Packer, Shortage
+from coplace.solver.packing import ANY_TYPE, Packer, Shortage
 from coplace.solver.placement import Shape
 from coplace.solver.result import Pending
 from coplace.solver.state import State
 
 
-def pending_jobs(scoring: Scoring, plan: Plan, *, finished: bool = True) -> tuple[Pending, ...]:
+def pending_jobs(
+    scoring: Scoring, plan: Plan, *, left_out: str = "it would fit, but was left out"
+) -> tuple[Pending, ...]:
     """The jobs that *plan* (feasible) leaves waiting, each with what holds it.
 
-    With *finished* false the search was cut short, so that a job that would fit may just not have been reached.
+    *left_out* is said of a job that nothing holds.
     """
     state = State(scoring, plan)
-    explainer = _Explainer(state, finished)
+    explainer = _Explainer(state, left_out)
     waiting = (j for j, placement in enumerate(state.placements) if placement is None)
     return tuple(explainer.explain(j) for j in waiting)
 
@@ -42,6 +44,9 @@ class _Obstacle:
 
 _SERVERS_STAGE = 7
 """Stage of the first look that depends on the number of servers."""
+
+_FITS = 20
+"""Stage of a job that nothing holds."""
 
 _Held = tuple[str, str | None, str]
 """Rule, resource and sentence of an obstacle."""
@@ -61,9 +66,9 @@ class _Case:
 
 
 class _Explainer:
-    def __init__(self, state: State, finished: bool) -> None:
+    def __init__(self, state: State, left_out: str) -> None:
         self.state = state
-        self.finished = finished
+        self.left_out = left_out
         self.packer = Packer(state)
         self.top = len(state.scoring.levels) - 1
         self.type_names = state.instance.gpu_types
@@ -79,7 +84,10 @@ class _Explainer:
             yield _Obstacle(0, "speed", None, f"no speed is known for its counts on the GPU types it allows ({types})")
             return
         for cluster_type in self.state.types_of(j):
-            yield self._on_type(j, job, cluster_type)
+            obstacle = self._on_type(j, job, cluster_type)
+            yield obstacle
+            if obstacle.stage == _FITS:
+                return
 
     def _on_type(self, j: int, job: Job, t: int) -> _Obstacle:
         """What holds the smallest configuration of the job on GPU type *t*; of several profiles, the nearest to fit."""
@@ -93,6 +101,8 @@ class _Explainer:
                         obstacles.append(self._of_shape(j, job, shape))
                         if obstacles[-1].stage < _SERVERS_STAGE:
                             break  # more servers change nothing about that
+                        if obstacles[-1].stage == _FITS:
+                            return obstacles[-1]
         none = _Obstacle(0, "speed", None, f"no speed is known for its counts on {self.type_names[t]}")
         return max(obstacles, key=lambda obstacle: obstacle.stage, default=none)
 
@@ -104,7 +114,7 @@ class _Explainer:
             if job.node_selector:
                 wanted = ", ".join(f"{key}={value}" for key, value in job.node_selector.items())
                 return _Obstacle(1, "selector", None, f"no open {nodes} carries {wanted}")
-            return _Obstacle(1, "cordon", None, f"every {nodes} is cordoned or lost")
+            return _Obstacle(1, "cordon", None, self._closed(shape.gpu_type, nodes))
         case = _Case(j, job, shape, hosts, nodes, *self.state.demands(j, shape))
         looks = (self._too_large, self._quota, self._short, self._fragmented, self._calm_enough, self._servers)
         for stage, look in enumerate(looks, start=2):
@@ -112,6 +122,13 @@ class _Explainer:
             if held is not None:
                 return _Obstacle(stage, *held)
         return self._fits(case)
+
+    def _closed(self, gpu_type: int, nodes: str) -> str:
+        """How many nodes of the type are cordoned and lost, where none is open."""
+        of_type = [node for node in self.state.instance.nodes if node.gpu_type == self.type_names[gpu_type]]
+        lost = sum(not node.available for node in of_type)
+        parts = [f"{n} {what}" for n, what in ((len(of_type) - lost, "cordoned"), (lost, "lost")) if n]
+        return f"no {nodes} is open: {' and '.join(parts)}"
 
     def _too_large(self, case: _Case) -> _Held | None:
         """One worker against the largest empty node."""
@@ -188,12 +205,12 @@ class _Explainer:
         servers = case.shape.servers
         if not servers:
             return None
-        free = self.state.free[self.packer.hosts(case.j, -1)]
+        free = self.state.free[self.packer.hosts(case.j, ANY_TYPE)]
         rooms = {r: free[:, i] // case.server[i] for i, r in enumerate(RESOURCES) if case.server[i]}
         together = np.minimum.reduce([*rooms.values(), np.full(len(free), servers)])
         if int(together.sum()) >= servers:
             return None
-        needs = f"its {servers} parameter servers need {_list(case.server)} each"
+        needs = f"a parameter server needs {_list(case.server)} together on one node"
         return "capacity", _scarce(rooms), f"{needs}, {int(together.sum())} of {servers} fit on what is free"
 
     def _fits(self, case: _Case) -> _Obstacle:
@@ -201,18 +218,16 @@ class _Explainer:
         state, shape = self.state, case.shape
         placement = self.packer.place(case.j, shape, self.top)
         if isinstance(placement, Shortage):
-            tasks = f"its {shape.workers} workers and {shape.servers} servers"
-            return _Obstacle(20, "fragmentation", None, f"{tasks} find no room together on {case.nodes}s and others")
-        before = state.objective
-        state.put(case.j, placement)
-        own, gain = state.values[case.j], state.objective - before
-        state.take(case.j)
-        if gain > 0 and self.finished:
-            return _Obstacle(22, "search", None, "the method left it out, though it would fit")
+            tasks = f"its tasks, workers × {shape.workers} and servers × {shape.servers},"
+            return _Obstacle(
+                _FITS - 2, "fragmentation", None, f"{tasks} find no room together on {case.nodes}s and others"
+            )
+        gain, felt = state.gain(case.j, placement)
+        own = float(state.scoring.value(case.j, state.speed(case.j, shape, placement.span, felt), kept=False))
         if gain > 0:
-            return _Obstacle(22, "search", None, "not reached when the search stopped")
+            return _Obstacle(_FITS, "search", None, self.left_out)
         message = f"it would fit, but the pressure it adds costs others {own - gain:.4g}, more than its own {own:.4g}"
-        return _Obstacle(21, "value", None, message)
+        return _Obstacle(_FITS - 1, "value", None, message)
 
 
 def _list(demand: Vector) -> str:

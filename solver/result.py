@@ -22,8 +22,8 @@ class Pending:
 
     Attributes:
         job: its name.
-        rule: what holds it: ``capacity``, ``fragmentation``, ``quota``, ``pressure``, ``selector``, ``speed``,
-            ``tasks-per-node``, ``value`` (it fits, and starting it gains nothing) or ``search`` (not reached).
+        rule: what holds it: ``capacity``, ``fragmentation``, ``quota``, ``pressure``, ``cordon``, ``selector``,
+            ``speed``, ``tasks-per-node``, ``value`` (it fits, and starting it gains nothing) or ``search`` (left out).
         resource: the resource that holds it, where it is one.
         reason: a sentence with amounts that holds for this plan.
     """
@@ -52,7 +52,7 @@ class Result:
         plan: what the cluster is to run.
         jobs: outcome of each job that the plan runs.
         pending: the other jobs and why they wait.
-        moved: running jobs that change, those displaced by lost capacity or tightened rules aside.
+        moved: running jobs that are moved, resized or stopped: what the move budget counts, so without the displaced.
         displaced: running jobs that lost capacity or a tightened rule has ended.
         instance_sha256: hash of the instance.
     """

@@ -49,7 +49,7 @@ def solve(
         InputError: unknown method, or a limit that is no positive number.
     """
     if method not in METHODS:
-        raise InputError([Problem("method", "is unknown", repr(method), nearest(method, METHODS))])
+        raise InputError([Problem("method", "must be one of the methods", repr(method), nearest(method, METHODS))])
     if not time_limit > 0:
         raise InputError([Problem("time_limit", "must be above 0 seconds", str(time_limit))])
     if not gap >= 0:
@@ -83,9 +83,18 @@ def _result(search: Search, method: str, started: float) -> Result:
         seed=search.seed,
         plan=search.plan,
         jobs=evaluation.jobs,
-        pending=pending_jobs(search.scoring, search.plan, finished=search.reason == "finished"),
+        pending=pending_jobs(search.scoring, search.plan, left_out=_left_out(search, method)),
         moved=search.report.moved,
         displaced=tuple(sorted(displaced(search.instance, search.scoring))),
         instance_sha256=instance_sha256(search.instance),
         wall_seconds=time.monotonic() - started,
     )
+
+
+def _left_out(search: Search, method: str) -> str:
+    """Why a job that would fit waits all the same."""
+    if search.reason != "finished":
+        return "it would fit, and was not reached when the search stopped"
+    if method == "keep-current":
+        return "it would fit, but keep-current starts no jobs"
+    return f"it would fit, but {method} left it out"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,7 +22,8 @@ class State:
 
     Attributes:
         free: free amounts by [node, resource] (GPUs, milli-cores, MiB).
-        load: intensity on each node, by [node].
+        free_gpus: its first column, contiguous, since most nodes are ruled out by it.
+        load, load_of: intensity on each node, by [node], as array and as list.
         level: pressure level at which each node runs, by [node].
         placements: placement of each job, None if it runs nothing.
         values: λ · U of each job.
@@ -35,7 +38,9 @@ class State:
         self.instance = scoring.instance
         self.nodes = NodeArrays(self.instance)
         self.free: NDArray[np.int64] = self.nodes.free.copy()
+        self.free_gpus: NDArray[np.int64] = self.free[:, 0].copy()
         self.load: NDArray[np.int64] = np.zeros(len(self.nodes.names), dtype=np.int64)
+        self.load_of = [0] * len(self.nodes.names)
         self.level = [0] * len(self.nodes.names)
         self.jobs_on: list[set[int]] = [set() for _ in self.nodes.names]
         self.placements: list[Placement | None] = [None] * len(self.instance.jobs)
@@ -56,7 +61,7 @@ class State:
             {cluster_type[name]: i for i, name in enumerate(job.types) if name in cluster_type}
             for job in self.instance.jobs
         ]
-        self._speeds: dict[tuple[int, Shape, int, int], float] = {}
+        self._values: dict[tuple[int, Shape, int, int, bool], float] = {}
         self._demands: dict[tuple[int, Shape], tuple[Vector, Vector]] = {}
         # Open nodes by [GPU type][free GPUs], so that a gang for which GPUs are short is refused in no time.
         most = int(self.nodes.free[:, 0].max(initial=0))
@@ -126,15 +131,11 @@ class State:
 
     def speed(self, j: int, shape: Shape, span: int, level: int) -> float:
         """v of job *j* in samples/s."""
-        key = (j, shape, span, level)
-        speed = self._speeds.get(key)
-        if speed is None:
-            k = Configurations(
-                self._own_type[j][shape.gpu_type], shape.workers, shape.servers, span, self.scoring.levels[level],
-                shape.worker_profile, shape.ps_profile,
-            )  # fmt: skip
-            speed = self._speeds[key] = float(self.scoring.model.predict(self.instance.jobs[j], k).mean)
-        return speed
+        k = Configurations(
+            self._own_type[j][shape.gpu_type], shape.workers, shape.servers, span, self.scoring.levels[level],
+            shape.worker_profile, shape.ps_profile,
+        )  # fmt: skip
+        return float(self.scoring.model.predict(self.instance.jobs[j], k).mean)
 
     def plan(self) -> Plan:
         """What runs, as a plan; jobs that are kept carry their own allocation."""
@@ -157,6 +158,26 @@ class State:
         return Placement(shape, workers, servers)
 
     # --- changing ---------------------------------------------------------------------------------------------------
+
+    def gain(self, j: int, placement: Placement) -> tuple[float, int]:
+        """What putting job *j*, which runs nothing, at *placement* would add to the objective, and the level it feels.
+
+        The same as :meth:`put` and a look at the objective, without changing anything.
+        """
+        added = dict.fromkeys(placement.nodes, 0)
+        for role, placed in zip(self.intensities(j), (placement.workers, placement.servers), strict=True):
+            for n, count in placed.items():
+                added[n] += role * count
+        levels = {n: bisect_left(self._capacities[n], self.load_of[n] + more) for n, more in added.items()}
+        felt = max(levels.values())
+        gain = self._value(j, placement, felt)
+        neighbours = {i for n, level in levels.items() if level != self.level[n] for i in self.jobs_on[n]}
+        for i in sorted(neighbours):
+            theirs = self.placements[i]
+            assert theirs is not None
+            level = max(levels[n] if n in levels else self.level[n] for n in theirs.nodes)
+            gain += self._value(i, theirs, level) - self.values[i]
+        return gain, felt
 
     def put(self, j: int, placement: Placement) -> None:
         """Run job *j*, which runs nothing, at *placement*, which fits."""
@@ -184,13 +205,16 @@ class State:
         for role, placed in enumerate((placement.workers, placement.servers)):
             gpu, cpu, memory = demands[role]
             for n, count in placed.items():
-                row = self.free[n]
+                row, tasks = self.free[n], sign * count
                 if gpu:
-                    self._count_gpus(n, int(row[0]), sign * count * gpu)
-                    row[0] -= sign * count * gpu
-                row[1] -= sign * count * cpu
-                row[2] -= sign * count * memory
-                self.load[n] += sign * count * intensities[role]
+                    self._count_gpus(n, int(row[0]), tasks * gpu)
+                    row[0] -= tasks * gpu
+                    self.free_gpus[n] = row[0]
+                row[1] -= tasks * cpu
+                row[2] -= tasks * memory
+                if intensities[role]:
+                    self.load_of[n] += tasks * intensities[role]
+                    self.load[n] = self.load_of[n]
         use = self.tenant_use.get(self.instance.jobs[j].tenant)
         if use is not None:
             use += sign * self.total_demand(j, placement.shape)
@@ -205,11 +229,7 @@ class State:
         """Bring the levels of the nodes up to date; returns the jobs on nodes whose level changed."""
         felt: set[int] = set()
         for n in placement.nodes:
-            load, level = self.load[n], 0
-            for capacity in self._capacities[n]:
-                if load <= capacity:
-                    break
-                level += 1
+            level = bisect_left(self._capacities[n], self.load_of[n])
             if level != self.level[n]:
                 self.level[n] = level
                 felt |= self.jobs_on[n]
@@ -219,8 +239,15 @@ class State:
         for j in jobs:
             placement = self.placements[j]
             assert placement is not None
-            level = max(self.level[n] for n in placement.nodes)
-            speed = self.speed(j, placement.shape, placement.span, level)
-            value = float(self.scoring.value(j, speed, kept=placement is self.kept_placements[j]))
+            value = self._value(j, placement, max(self.level[n] for n in placement.nodes))
             self.objective += value - self.values[j]
             self.values[j] = value
+
+    def _value(self, j: int, placement: Placement, level: int) -> float:
+        """λ · U of job *j* at *placement*, feeling pressure *level*."""
+        key = (j, placement.shape, placement.span, level, placement is self.kept_placements[j])
+        value = self._values.get(key)
+        if value is None:
+            speed = self.speed(j, placement.shape, placement.span, level)
+            value = self._values[key] = float(self.scoring.value(j, speed, kept=key[-1]))
+        return value

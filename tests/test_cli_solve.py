@@ -323,7 +323,10 @@ def test_an_existing_result_is_replaced(tmp_path: Path) -> None:
     [
         (["none.yaml"], "coplace: none.yaml: cannot be read: No such file or directory"),
         (["bad.yaml"], "coplace: bad.yaml: nodes[0].gpus: unknown key; did you mean gpu?"),
-        ([FIVE_LINES, "--method", "greddy"], "coplace: --method: is unknown; found 'greddy'; did you mean greedy?"),
+        (
+            [FIVE_LINES, "--method", "greddy"],
+            "coplace: --method: must be one of the methods; found 'greddy'; did you mean greedy?",
+        ),
         ([FIVE_LINES, "--time-limit", "0"], "coplace: --time-limit: must be above 0 seconds; found 0.0"),
         ([FIVE_LINES, "--gap", "nan"], "coplace: --gap: must not be negative; found nan"),
         (

@@ -55,11 +55,11 @@ HELD = {
     "servers too large": (
         case([node(memory="16Gi")], ps_job(ps={"cpu": 1, "memory": "20Gi"})),
         case([node(memory="16Gi"), node("m", memory="20Gi")], ps_job(ps={"cpu": 1, "memory": "20Gi"})),
-        "capacity", "memory", "its 1 parameter servers need 1 CPU, 20Gi memory each, 0 of 1 fit",
+        "capacity", "memory", "a parameter server needs 1 CPU, 20Gi memory together on one node, 0 of 1 fit",
     ),
     "cordoned": (
         case([node(cordoned=True)], ring_job()), case([node()], ring_job()),
-        "cordon", None, "every a100 node is cordoned or lost",
+        "cordon", None, "no a100 node is open: 1 cordoned",
     ),
     "selector": (
         case([node()], ring_job(node_selector={"disk": "ssd"})),

@@ -105,7 +105,7 @@ def test_pinned_jobs_stay_and_the_move_budget_lasts() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"method": "greedi"}, "method: is unknown; found 'greedi'; did you mean greedy"),
+        ({"method": "greedi"}, "method: must be one of the methods; found 'greedi'; did you mean greedy"),
         ({"time_limit": 0}, "time_limit: must be above 0 seconds"),
         ({"time_limit": float("nan")}, "time_limit: must be above 0 seconds"),
         ({"gap": -1}, "gap: must not be negative"),
