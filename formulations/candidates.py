@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from coplace.formulations.hosts import HostLimits, NodeArrays
 from coplace.formulations.memory import ps_memory_grid
+from coplace.formulations.mesh import open_mesh
 from coplace.formulations.scoring import Scoring
 from coplace.formulations.speed import Configurations
 from coplace.instances.instance import Instance
@@ -126,19 +127,19 @@ def _job_columns(scoring: Scoring, nodes: NodeArrays, j: int, prune: bool) -> Ca
     if not mask.any():
         return _NONE
 
-    axes = np.ix_(
-        np.array([i for i, _ in types]), np.arange(len(job.worker.profiles)), np.arange(memory.shape[0]), w, p,
-        np.array(scoring.levels), spans,
-    )  # fmt: skip
-    i_type, worker_profile, ps_profile, workers, servers, pressure, span = axes
+    i_type, worker_profile, ps_profile, workers, servers, pressure, span = open_mesh(
+        [i for i, _ in types], range(len(profiles)), range(memory.shape[0]), w, p, scoring.levels, spans
+    )
     k = Configurations(i_type, workers, servers, span, pressure, worker_profile, ps_profile)
     speed = np.broadcast_to(scoring.model.predict(job, k).mean, mask.shape)
-    mask &= speed > 0
+    if float(speed.min()) <= 0:
+        mask &= speed > 0
     if prune:
         _prune_spans_and_levels(mask, speed)
         _prune_tasks(mask, speed, memory)
-    chosen = np.nonzero(mask)
-    speeds = speed[chosen]
+    flat = np.flatnonzero(mask)
+    chosen = np.unravel_index(flat, mask.shape)
+    speeds = speed.reshape(-1)[flat]
     return Candidates(
         job=np.full(len(speeds), j, dtype=np.int32),
         gpu_type=np.array([t for _, t in types], dtype=np.int16)[chosen[0]],
@@ -205,8 +206,12 @@ def _within_quota(
 
 def _prune_spans_and_levels(mask: NDArray[np.bool_], speed: NDArray[np.float64]) -> None:
     """Drop a column where the next span, or the next level, is as fast (in place)."""
-    mask[..., :-1] &= ~(mask[..., 1:] & (speed[..., 1:] >= speed[..., :-1]))
-    mask[..., :-1, :] &= ~(mask[..., 1:, :] & (speed[..., 1:, :] >= speed[..., :-1, :]))
+    wider = speed[..., 1:] >= speed[..., :-1]
+    if wider.any():
+        mask[..., :-1] &= ~(mask[..., 1:] & wider)
+    rougher = speed[..., 1:, :] >= speed[..., :-1, :]
+    if rougher.any():
+        mask[..., :-1, :] &= ~(mask[..., 1:, :] & rougher)
 
 
 def _prune_tasks(mask: NDArray[np.bool_], speed: NDArray[np.float64], memory: NDArray[np.int64]) -> None:
@@ -215,15 +220,14 @@ def _prune_tasks(mask: NDArray[np.bool_], speed: NDArray[np.float64], memory: ND
     Server memory never falls with the worker count, so fewer workers at equal servers never need more; fewer servers
     do, unless the profile's floor decides.
     """
-    usable = np.where(speed > 0, speed, -np.inf)
-    if mask.shape[3] > 1:
-        fewer_workers = np.maximum.accumulate(usable, axis=3)
-        mask[:, :, :, 1:] &= fewer_workers[:, :, :, :-1] < usable[:, :, :, 1:]
-    else:
-        fewer_workers = usable
-    best = fewer_workers[..., 0, :, :]  # over w' ≤ w and admissible p' ≤ p; axes [type, wp, pp, w, level, span]
-    for p in range(1, mask.shape[4]):
-        no_larger = memory[:, :, p - 1] <= memory[:, :, p]  # [ps profile, w]
-        fewer_servers = np.where(no_larger[None, None, :, :, None, None], best, -np.inf)
-        mask[:, :, :, :, p] &= fewer_servers < usable[:, :, :, :, p]
-        best = np.maximum(fewer_workers[:, :, :, :, p], fewer_servers)
+    no_larger = memory[:, :, :-1] <= memory[:, :, 1:]  # whether p servers are no larger than p + 1, [ps profile, w, p]
+    best = speed.copy()  # over w' ≤ w; a speed of 0 dominates nothing, since it is masked
+    for w in range(1, mask.shape[3]):  # a loop, since maximum.accumulate takes three times as long
+        mask[:, :, :, w] &= best[:, :, :, w - 1] < speed[:, :, :, w]
+        np.maximum(best[:, :, :, w - 1], speed[:, :, :, w], out=best[:, :, :, w])
+    if not no_larger.any():
+        return
+    for p in range(1, mask.shape[4]):  # now also over admissible p' ≤ p
+        fewer_servers = np.where(no_larger[None, None, :, :, p - 1, None, None], best[:, :, :, :, p - 1], 0.0)
+        mask[:, :, :, :, p] &= fewer_servers < speed[:, :, :, :, p]
+        np.maximum(best[:, :, :, :, p], fewer_servers, out=best[:, :, :, :, p])

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from coplace.formulations.mesh import open_mesh
 from coplace.formulations.pressure import levels
 from coplace.formulations.speed import Configurations, SpeedModel
 from coplace.instances.instance import Instance
@@ -69,14 +70,14 @@ def _best_speeds(
     job: Job, types: list[int], counts: list[int], lowest: float, model: SpeedModel
 ) -> NDArray[np.float64]:
     """Best speed over types, server counts and profiles at span 1 and the lowest level, by worker count."""
-    shape = np.ix_(
-        np.array(counts),
-        np.array(types),
-        np.arange(job.min_servers, job.max_servers + 1),
-        np.arange(len(job.worker.profiles)),
-        np.arange(len(job.ps.profiles) if job.ps else 1),
+    axes = open_mesh(
+        counts,
+        types,
+        range(job.min_servers, job.max_servers + 1),
+        range(len(job.worker.profiles)),
+        range(len(job.ps.profiles) if job.ps else 1),
     )
-    workers, gpu_type, servers, worker_profile, ps_profile = shape
+    workers, gpu_type, servers, worker_profile, ps_profile = axes
     k = Configurations(gpu_type, workers, servers, 1, lowest, worker_profile, ps_profile)
-    speeds = np.broadcast_to(model.predict(job, k).mean, np.broadcast_shapes(*(axis.shape for axis in shape)))
+    speeds = np.broadcast_to(model.predict(job, k).mean, np.broadcast_shapes(*(axis.shape for axis in axes)))
     return np.asarray(speeds.reshape(len(counts), -1).max(axis=1))

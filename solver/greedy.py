@@ -12,12 +12,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from coplace.solver.options import Lacking, Options, OptionTables
 from coplace.solver.packing import Packer, Shortage
 from coplace.solver.placement import Placement, Shape
 from coplace.solver.state import State
 
-PATIENCE, LATER_PATIENCE = 6, 3
+PATIENCE, LATER_PATIENCE = 5, 3
 """Failed steps in a row after which a job rests until the next climb; more cost time and gained little on ps-mix."""
 
 LEAST_GAIN = 1e-12
@@ -38,8 +41,8 @@ class _Greedy:
         self.stopped = stopped
         self.packer = Packer(state)
         self.tables = OptionTables(state)
-        self.all_options: list[Options | None] = []
-        self.left: list[Options | None] = []  # of these, what has not been found hopeless
+        self.options: list[Options | None] = []
+        self.left: list[NDArray[np.bool_]] = []  # which of these have not been found hopeless in this climb
         self.failures = [0] * len(state.instance.jobs)
         self.patience = PATIENCE
         self.heap: list[tuple[float, int, int]] = []  # (−density, job, option)
@@ -50,8 +53,8 @@ class _Greedy:
             if self.stopped():
                 return False
             pinned = self.state.instance.jobs[j].pinned and self.state.placements[j] is not None
-            self.all_options.append(None if pinned else self.tables.options(j))
-        self.left = [None] * len(self.all_options)
+            self.options.append(None if pinned else self.tables.options(j))
+        self.left = [np.zeros(0, dtype=bool)] * len(self.options)
         # What did not fit while others were still to move may fit afterwards; at last what still waits gets its chance.
         if not self._climb(list(jobs), PATIENCE) or not self._climb(list(jobs), LATER_PATIENCE):
             return False
@@ -61,8 +64,10 @@ class _Greedy:
         """Take steps, steepest first, until no job has any left or each has failed *patience* times in a row."""
         self.patience = patience
         for j in jobs:
-            self.left[j], self.failures[j] = self.all_options[j], 0
-            self._push(j)
+            options, self.failures[j] = self.options[j], 0
+            if options is not None:
+                self.left[j] = np.ones(len(options), dtype=bool)
+                self._push(j)
         while self.heap:
             if self.stopped():
                 return False
@@ -72,32 +77,26 @@ class _Greedy:
 
     def _push(self, j: int) -> None:
         """Put the steepest rise of job *j* from where it stands on the heap."""
-        options = self.left[j]
+        options, left = self.options[j], self.left[j]
         if options is None:
             return
-        gpus = self.state.gpu_room(j)
-        options = self.left[j] = options.where(options.shape[:, 1] <= gpus[options.shape[:, 0]])
-        if options is None:
-            return
+        left &= options.workers <= self.state.gpu_room(j)[options.gpu_type]
         value = self.state.values[j]
-        step = options.steepest(value, self.tables.cost(j), LEAST_GAIN * max(1.0, value))
-        if step is None:
-            self.left[j] = None
-        else:
+        step = options.steepest(left, value, self.tables.cost(j), LEAST_GAIN * max(1.0, value))
+        if step is not None:
             heapq.heappush(self.heap, (-step[0], j, step[1]))
 
     def _step(self, j: int, option: int) -> None:
-        options = self.left[j]
+        options = self.options[j]
         assert options is not None
         if not self._may_change(j):
-            self.left[j] = None
             return
-        lacking = self._try(j, Shape(*options.shape[option].tolist()))
+        lacking = self._try(j, options.shape(option), float(options.value[option]))
         self.failures[j] = self.failures[j] + 1 if lacking else 0
         if self.failures[j] >= self.patience:
-            self.left[j] = None
-        elif lacking:
-            self.left[j] = options.where(~options.as_hopeless(option, lacking))
+            return
+        if lacking:
+            self.left[j] &= ~options.as_hopeless(option, lacking)
         self._push(j)
 
     def _may_change(self, j: int) -> bool:
@@ -105,11 +104,11 @@ class _Greedy:
         kept = self.state.kept_placements[j]
         return kept is None or self.state.placements[j] is not kept or self.state.moves_left != 0
 
-    def _try(self, j: int, shape: Shape) -> Lacking | None:
+    def _try(self, j: int, shape: Shape, ideal: float) -> Lacking | None:
         """Put job *j* at *shape* where the objective gains most; otherwise change nothing and say what is lacking.
 
         Placements are tried from the highest pressure level downwards, so that the job can be packed tightly or out
-        of the way of others.
+        of the way of others, until one is worth as much as *ideal*, the job's value on calm nodes.
         """
         state = self.state
         before = state.objective
@@ -125,7 +124,7 @@ class _Greedy:
             gain, felt = state.gain(j, placement)
             if best is None or gain > best[0]:
                 best = (gain, placement)
-            level = felt - 1
+            level = felt - 1 if gain < ideal * (1 - 1e-9) else -1
         gained = state.objective + best[0] - before if best else 0.0
         if best is not None and gained > LEAST_GAIN * max(1.0, abs(before)):
             state.put(j, best[1])

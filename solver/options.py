@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from coplace.formulations.memory import ps_memory_grid
 from coplace.formulations.speed import Configurations
 from coplace.solver.packing import Shortage
+from coplace.solver.placement import Shape
 from coplace.solver.state import State
 
 Lacking = Shortage | Literal["gain"]
@@ -22,39 +23,47 @@ class Options:
     """Shapes of one job; arrays by [option].
 
     Attributes:
-        shape: fields of :class:`~coplace.solver.placement.Shape`, by [option, field].
-        request: CPU and memory of a worker, then of a server, by [option, 4] (milli-cores, MiB).
+        gpu_type, workers, servers, worker_profile, ps_profile: the fields of the :class:`Shape`.
+        request: CPU and memory of a worker, then of a server, by [4, option] (milli-cores, MiB).
         value: λ · U of the job if placed on the fewest nodes at the lowest pressure level: an upper estimate.
         cost: dominant share, the largest part that it takes of any resource of the cluster.
     """
 
-    shape: NDArray[np.int64]
+    gpu_type: NDArray[np.int64]
+    workers: NDArray[np.int64]
+    servers: NDArray[np.int64]
+    worker_profile: NDArray[np.int64]
+    ps_profile: NDArray[np.int64]
     request: NDArray[np.int64]
     value: NDArray[np.float64]
     cost: NDArray[np.float64]
 
-    def where(self, mask: NDArray[np.bool_]) -> Options | None:
-        """The options that *mask* selects; None if it selects none."""
-        if mask.all():
-            return self
-        if not mask.any():
-            return None
-        return Options(self.shape[mask], self.request[mask], self.value[mask], self.cost[mask])
+    def __len__(self) -> int:
+        return len(self.value)
 
-    def steepest(self, value: float, cost: float, least_gain: float) -> tuple[float, int] | None:
-        """The largest gain per unit of cost from a point (*value*, *cost*) and its option; None if none gains."""
+    def shape(self, option: int) -> Shape:
+        """The shape of one option."""
+        fields = (self.gpu_type, self.workers, self.servers, self.worker_profile, self.ps_profile)
+        return Shape(*(int(field[option]) for field in fields))
+
+    def steepest(
+        self, among: NDArray[np.bool_], value: float, cost: float, least_gain: float
+    ) -> tuple[float, int] | None:
+        """The largest gain per unit of cost from a point (*value*, *cost*), and its option; None if none gains."""
         gain = self.value - value
-        density = np.where(gain > least_gain, gain / np.maximum(self.cost - cost, 1e-9), -np.inf)
-        best = int(np.argmax(density))
-        return (float(density[best]), best) if gain[best] > least_gain else None
+        density = gain / np.maximum(self.cost - cost, 1e-9)
+        density[~(among & (gain > least_gain))] = -np.inf
+        best = int(density.argmax())
+        return (float(density[best]), best) if density[best] > -np.inf else None
 
     def as_hopeless(self, tried: int, lacking: Lacking) -> NDArray[np.bool_]:
         """Options that will lack what the tried one lacked: those with no fewer tasks, none of them smaller."""
-        no_fewer = (self.shape[:, 0] == self.shape[tried, 0]) & (self.shape[:, 1] >= self.shape[tried, 1])
-        if lacking is Shortage.WORKERS:
-            return np.asarray(no_fewer & (self.request[:, :2] >= self.request[tried, :2]).all(axis=1))
-        no_fewer &= self.shape[:, 2] >= self.shape[tried, 2]
-        return np.asarray(no_fewer & (self.request >= self.request[tried]).all(axis=1))
+        no_less = (self.gpu_type == self.gpu_type[tried]) & (self.workers >= self.workers[tried])
+        no_less &= (self.request[0] >= self.request[0, tried]) & (self.request[1] >= self.request[1, tried])
+        if lacking is not Shortage.WORKERS:
+            no_less &= self.servers >= self.servers[tried]
+            no_less &= (self.request[2] >= self.request[2, tried]) & (self.request[3] >= self.request[3, tried])
+        return np.asarray(no_less)
 
 
 class OptionTables:
@@ -92,9 +101,14 @@ class OptionTables:
         gpu_type = cluster_type[position]
         cost = np.maximum(w * job.worker.gpu / self._gpus[gpu_type], (w * workers[:, 0] + p * ps_cpu) / self._cpu)
         cost = np.maximum(cost, (w * workers[:, 1] + p * ps_memory) / self._memory)
-        shape = np.stack([gpu_type, w, p, worker_profile, ps_profile], axis=1)
-        request = np.stack([*workers.T, ps_cpu, ps_memory], axis=1)
-        return Options(shape, request, value, cost).where(value > 0)
+        request = np.stack([*workers.T, ps_cpu, ps_memory])
+        some = value > 0
+        if not some.any():
+            return None
+        return Options(
+            gpu_type[some], w[some], p[some], worker_profile[some], ps_profile[some], request[:, some], value[some],
+            cost[some],
+        )  # fmt: skip
 
     def cost(self, j: int) -> float:
         """Dominant share of what job *j* uses now."""
