@@ -45,6 +45,7 @@ class Result:
         bound: proven upper bound on every plan's objective by a solver; None if unknown.
         gap: (bound − objective) / max(bound, 1e-9); None if unknown.
         certified_gap: the same with the bound recomputed from prices; None if unknown.
+        detail: more about the reason after a failure; None otherwise.
         wall_seconds: time that the solve took.
         method: the method that was asked for.
         found_by: the rung that found the plan.
@@ -63,6 +64,7 @@ class Result:
     bound: float | None
     gap: float | None
     certified_gap: float | None
+    detail: str | None
     wall_seconds: float
     method: str
     found_by: str
@@ -85,6 +87,7 @@ class Result:
             "bound": self.bound,
             "gap": self.gap,
             "certified_gap": self.certified_gap,
+            "detail": self.detail,
             "wall_seconds": round(self.wall_seconds, 6),
             "method": self.method,
             "found_by": self.found_by,

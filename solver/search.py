@@ -1,55 +1,97 @@
-"""One solve under way: the best plan so far, the clock, and the reason to stop."""
+"""One solve under way: the best plan so far, what is known about the best there is, the clock, the reason to stop."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from coplace.formulations.scoring import Scoring
 from coplace.instances.plan import Plan
 from coplace.solver.check import CheckReport, check
 from coplace.solver.result import Reason
 
+if TYPE_CHECKING:
+    from coplace.solver.exact.worker import Worker
+
+BOUND_TOLERANCE = 1e-7
+"""Relative amount by which a bound may lie below a known objective, for rounding, before it counts as wrong."""
+
 
 class InfeasiblePlanError(Exception):
-    """A method made a plan that the checker refuses: a defect of coplace, not of the input."""
+    """A method made a plan that the checker refuses: a defect of the method or its solver, not of the input."""
 
 
 class Search:
-    """Collects plans; keeps the best one that the checker has passed.
+    """Collects plans and bounds; keeps the best plan that the checker has passed and the lowest bound.
 
     Attributes:
         scoring: of the instance that is solved.
         instance: the instance.
         gap: relative gap at which to stop.
         seed: for methods that draw random numbers.
+        backend: MIP backend.
+        replay: the same plan on every run, whatever the clock says.
+        worker: a solver process to use again; None = one of its own for this solve.
+        memory_mib: memory limit of a process of its own; None = three quarters of the machine's.
+        interrupted: whether somebody asked to stop.
         plan, report: the best plan so far and its check.
         found_by: the rung that found it.
-        reason: why the search stopped.
+        bound: upper bound on the objective of every plan, None if unknown.
+        reason: why the search stopped; ``detail`` says more after a failure.
     """
 
     def __init__(
-        self, scoring: Scoring, *, deadline: float, gap: float, seed: int, interrupted: Callable[[], bool]
+        self,
+        scoring: Scoring,
+        *,
+        deadline: float,
+        gap: float,
+        seed: int,
+        interrupted: Callable[[], bool],
+        backend: str = "highs",
+        replay: bool = False,
+        worker: Worker | None = None,
+        memory_mib: int | None = None,
     ) -> None:
         self.scoring = scoring
         self.instance = scoring.instance
         self.gap = gap
         self.seed = seed
+        self.backend = backend
+        self.replay = replay
+        self.worker = worker
+        self.memory_mib = memory_mib
+        self.interrupted = interrupted
         self.rung = ""
         self.plan = Plan()
         self.report: CheckReport | None = None
         self.found_by = ""
+        self.bound: float | None = None
         self.reason: Reason = "finished"
+        self.detail: str | None = None
         self._deadline = deadline
-        self._interrupted = interrupted
+
+    @property
+    def objective(self) -> float:
+        """Objective of the best plan so far."""
+        return self.report.objective if self.report else 0.0
+
+    def seconds_left(self) -> float:
+        """Seconds to the deadline, at least 0."""
+        return max(0.0, self._deadline - time.monotonic())
 
     def stopped(self) -> bool:
         """Whether the time is over or somebody asked to stop."""
-        return self._interrupted() or time.monotonic() >= self._deadline
+        return self.interrupted() or time.monotonic() >= self._deadline
 
     def cut_short(self) -> None:
         """Note that a rung had to stop before its end."""
-        self.reason = "interrupted" if self._interrupted() else "time"
+        self.reason = "interrupted" if self.interrupted() else "time"
+
+    def distrust(self, words: str) -> None:
+        """Note that a solver failed or contradicted what is known; what it said of bounds is forgotten."""
+        self.reason, self.detail, self.bound = "backend_failure", words, None
 
     def offer(self, plan: Plan) -> None:
         """Take *plan* if it is better than the best so far; raises :class:`InfeasiblePlanError` if it breaks a rule."""
@@ -59,3 +101,27 @@ class Search:
             raise InfeasiblePlanError(f"{self.rung} made an infeasible plan: {broken}")
         if self.report is None or report.objective > self.report.objective:
             self.plan, self.report, self.found_by = plan, report, self.rung
+            if self.bound is not None and not self._holds(self.bound):
+                self.distrust(f"{self.rung}: a plan exceeds the bound {self.bound:.9g} that was claimed before")
+
+    def bounded(self, bound: float) -> bool:
+        """Take an upper bound; False, and nothing taken, if the best plan exceeds it."""
+        if not self._holds(bound):
+            return False
+        if self.bound is None or bound < self.bound:
+            self.bound = max(bound, self.objective)
+        return True
+
+    def proven(self) -> bool:
+        """Whether the best plan is proven to be within the gap asked for."""
+        gap = self.relative_gap()
+        return gap is not None and gap <= self.gap
+
+    def relative_gap(self) -> float | None:
+        """(bound − objective) / max(bound, 1e-9); None without a bound."""
+        if self.bound is None:
+            return None
+        return max(0.0, self.bound - self.objective) / max(self.bound, 1e-9)
+
+    def _holds(self, bound: float) -> bool:
+        return bound >= self.objective - BOUND_TOLERANCE * max(1e-9, abs(self.objective))

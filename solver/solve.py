@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from coplace.formulations.evaluate import evaluate
 from coplace.formulations.keep import displaced
@@ -18,14 +19,25 @@ from coplace.solver.pending import pending_jobs
 from coplace.solver.result import Result
 from coplace.solver.search import Search
 
+if TYPE_CHECKING:
+    from coplace.solver.exact.worker import Worker
+
+
+REPLAY_SECONDS = 3600.0
+"""Wall time after which even a replay ends; deterministic limits end it long before."""
+
 
 def solve(
     instance: Instance,
     *,
     method: str = "auto",
-    time_limit: float = 60.0,
+    time_limit: float = 10.0,
     gap: float = 1e-4,
     seed: int = 0,
+    backend: str = "highs",
+    replay: bool = False,
+    worker: Worker | None = None,
+    memory_mib: int | None = None,
     model: SpeedModel | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     progress: Callable[[str, float], None] = lambda rung, objective: None,
@@ -37,7 +49,11 @@ def solve(
         method: one of :data:`~coplace.solver.methods.METHODS`.
         time_limit: seconds of wall time; the best plan so far is returned when they are over.
         gap: relative gap at which a method that proves bounds may stop.
-        seed: the same seed gives the same plan.
+        seed: for the solvers.
+        backend: MIP backend of the method ``mip``: highs, cbc, scip, gurobi or cplex.
+        replay: the same plan on every run: one thread, and limits in deterministic time instead of *time_limit*.
+        worker: a solver process to use again; by default one is started where needed and ended with the solve.
+        memory_mib: memory limit of such a process; by default three quarters of the machine's, 0 = none.
         model: predicts speeds; by default the forms and tables in the instance are taken as they are.
         interrupted: asked often; returning True ends the solve with the best plan so far.
         progress: told the rung and the objective of the best plan after each rung.
@@ -56,7 +72,17 @@ def solve(
         raise InputError([Problem("gap", "must not be negative", str(gap))])
     started = time.monotonic()
     scoring = Scoring(instance, model)
-    search = Search(scoring, deadline=started + time_limit, gap=gap, seed=seed, interrupted=interrupted)
+    search = Search(
+        scoring,
+        deadline=started + (REPLAY_SECONDS if replay else time_limit),
+        gap=gap,
+        seed=seed,
+        interrupted=interrupted,
+        backend=backend,
+        replay=replay,
+        worker=worker,
+        memory_mib=memory_mib,
+    )
     for name, rung in METHODS[method].rungs:
         if search.report is not None and search.stopped():
             search.cut_short()
@@ -72,12 +98,13 @@ def _result(search: Search, method: str, started: float) -> Result:
     assert search.report is not None
     evaluation = evaluate(search.instance, search.plan, search.scoring)
     return Result(
-        status="feasible",
-        reason=search.reason,
+        status="optimal" if search.proven() else "feasible",
+        reason="gap" if search.proven() else search.reason,
         objective=evaluation.objective,
-        bound=None,
-        gap=None,
+        bound=search.bound,
+        gap=search.relative_gap(),
         certified_gap=None,
+        detail=search.detail,
         method=method,
         found_by=search.found_by,
         seed=search.seed,

@@ -1,0 +1,144 @@
+"""Solving in stages: few columns first, chosen by prices, then more, until no column that is left out could matter.
+
+A column whose shortfall (see :mod:`coplace.formulations.relaxation`) exceeds bound − objective of a known plan cannot
+be in a better plan. Long before that the columns with the least shortfall hold a plan that is nearly as good, in a
+model that is a hundred times smaller (a restricted master, as in column generation).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from coplace.formulations.columns import ColumnSet
+from coplace.formulations.evaluate import evaluate
+from coplace.formulations.relaxation import Prices, Relaxation
+from coplace.formulations.scoring import Scoring
+from coplace.formulations.solution import Solution
+from coplace.instances.plan import Plan
+from coplace.solver.exact.task import Bounded, Ended, Event, Found, Task
+from coplace.solver.guided import guided
+
+FEW_COLUMNS = 2_000
+"""Columns up to which all are taken at once, without prices."""
+
+COLUMNS_PER_JOB = (2, 8, 40)
+"""Mean number of columns per job in the stages before the last."""
+
+TIME_SHARES = (0.15, 0.35, 0.5)
+"""Most of the time that is left, for each of these stages."""
+
+DETERMINISTIC_SECONDS = 10.0
+"""Deterministic time per stage in a replay, in CP-SAT's units of about a second."""
+
+
+class Staged:
+    """One task on its way; *say* is told plans and bounds as they come."""
+
+    def __init__(self, task: Task, say: Callable[[Event], None]) -> None:
+        self.task = task
+        self.say = say
+        self.scoring = Scoring(task.columns.instance)
+        self.plan, self.objective = task.incumbent, task.objective
+        self.bound = float("inf")
+        self.deadline = time.monotonic() + task.time_limit
+
+    def run(self) -> Ended:
+        """Solve; the last event."""
+        total = sum(len(choices.columns) for choices in self.task.columns.jobs)
+        if total <= FEW_COLUMNS:
+            return self._whole(self.task.columns)
+        relaxation = Relaxation(self.task.columns)
+        prices = relaxation.bound(relaxation.best_prices())
+        self._bounded(prices.bound)
+        self._found(guided(self.scoring, self.task.columns, prices, lambda: self._left() <= 0))
+        last = -1.0
+        for per_job, share in zip(COLUMNS_PER_JOB, TIME_SHARES, strict=True):
+            threshold = _threshold(prices, per_job * len(self.task.columns.jobs))
+            if threshold >= prices.bound - self.objective:
+                break
+            if self._done() or self._left() <= 0:
+                break
+            if threshold > last:
+                solution = self._solve(_within(self.task.columns, prices, threshold), share * self._left())
+                if solution.bound is not None:
+                    # a plan with a column that was left out falls short of the bound by more than the threshold
+                    self._bounded(max(solution.bound, prices.bound - threshold))
+                last = threshold
+        if self._done():
+            return Ended("done")
+        return self._whole(_within(self.task.columns, prices, prices.bound - self.objective))
+
+    def _whole(self, columns: ColumnSet) -> Ended:
+        """All columns that could matter: the answer is exact."""
+        if self._left() <= 0:
+            return Ended("time")
+        solution = self._solve(columns, self._left())
+        if solution.status == "infeasible":
+            return Ended("failure", f"{self.task.backend} calls a problem infeasible that has a plan")
+        if solution.bound is not None:
+            # plans without the columns that were dropped, or the incumbent
+            self._bounded(max(solution.bound, self.objective))
+        return Ended("done" if self._done() or solution.status == "optimal" else "time")
+
+    def _solve(self, columns: ColumnSet, seconds: float) -> Solution:
+        task = self.task
+        if task.backend == "cpsat":
+            from coplace.formulations.cpsat import CpsatModel
+
+            solution = CpsatModel(columns, symmetry=task.symmetry).solve(
+                time_limit=3600.0 if task.replay else seconds,
+                gap=task.gap,
+                workers=1 if task.replay else task.threads,
+                seed=task.seed,
+                hint=self.plan,
+                deterministic_limit=DETERMINISTIC_SECONDS if task.replay else None,
+                found=self._found,
+            )
+        else:
+            from coplace.formulations.mip import MipModel
+
+            solution = MipModel(columns, symmetry=task.symmetry).solve(
+                backend=task.backend,
+                time_limit=seconds,
+                gap=task.gap,
+                threads=1 if task.replay else task.threads,
+                seed=task.seed,
+                hint=self.plan,
+            )
+        if solution.plan is not None:
+            self._found(solution.plan)
+        return solution
+
+    def _found(self, plan: Plan) -> bool:
+        """Hand on a better plan; whether it is good enough."""
+        objective = evaluate(self.task.columns.instance, plan, self.scoring).objective
+        if objective > self.objective:
+            self.plan, self.objective = plan, objective
+            self.say(Found(plan))
+        return self._done()
+
+    def _bounded(self, bound: float) -> None:
+        if bound < self.bound:
+            self.bound = bound
+            self.say(Bounded(bound))
+
+    def _done(self) -> bool:
+        return self.bound - self.objective <= self.task.gap * max(self.bound, 1e-9)
+
+    def _left(self) -> float:
+        return self.deadline - time.monotonic()
+
+
+def _threshold(prices: Prices, columns: int) -> float:
+    """The shortfall that about so many columns stay within."""
+    shortfall = np.concatenate(prices.shortfall)
+    return float(np.partition(shortfall, columns)[columns]) if columns < shortfall.size else float("inf")
+
+
+def _within(columns: ColumnSet, prices: Prices, threshold: float) -> ColumnSet:
+    """The columns whose shortfall is at most *threshold*, with a hair more for rounding."""
+    allowed = threshold + 1e-9 * abs(prices.bound)
+    return columns.restricted([(shortfall <= allowed).tolist() for shortfall in prices.shortfall])
