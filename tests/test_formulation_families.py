@@ -12,6 +12,9 @@ from typing import Any, Protocol
 import pytest
 
 from coplace.formulations.columns import ColumnSet, column_set
+from coplace.formulations.cpsat import constraints as cpsat_constraints
+from coplace.formulations.cpsat import model as cpsat_model
+from coplace.formulations.cpsat.model import CpsatModel
 from coplace.formulations.mip import MipModel
 from coplace.formulations.mip import constraints as mip_constraints
 from coplace.formulations.mip import symmetry as mip_symmetry
@@ -37,6 +40,10 @@ class Forced(Protocol):
     def status(self) -> str:
         """What the solver says."""
 
+    @staticmethod
+    def leave_out(family: str, patch: pytest.MonkeyPatch) -> None:
+        """Build models without a family from now on; skips the test where it cannot be taken out alone."""
+
 
 class ForcedMip:
     def __init__(self, columns: ColumnSet) -> None:
@@ -56,16 +63,51 @@ class ForcedMip:
     def status(self) -> str:
         return self.model.solve(time_limit=20, gap=1.0).status if self.possible else "infeasible"
 
+    @staticmethod
+    def leave_out(family: str, patch: pytest.MonkeyPatch) -> None:
+        if family in BY_BOUNDS:
+            patch.setattr(mip_variables.Variables, family, BY_BOUNDS[family])
+        elif family in BY_SYMMETRY:
+            patch.setattr(mip_symmetry.Symmetry, family, lambda *_: None)
+        else:
+            patch.setattr(mip_constraints.Constraints, family, lambda *_: None)
 
-MIP_FAMILIES: dict[str, tuple[type, Callable[..., Any]]] = {
-    "hosts": (mip_variables.Variables, lambda *_: True),
-    "cordon": (mip_variables.Variables, lambda self, view, role, profile, n, room: room),
-    "equal_nodes": (mip_symmetry.Symmetry, lambda *_: None),
-    "equal_jobs": (mip_symmetry.Symmetry, lambda *_: None),
+
+class ForcedCpsat:
+    def __init__(self, columns: ColumnSet) -> None:
+        self.model = CpsatModel(columns)
+        self.possible = True
+
+    def fix(self, variable: Fixed) -> None:
+        group, index, value = variable
+        found = getattr(self.model.variables, group).get(index)
+        if found is None:
+            self.possible &= value == 0
+        else:
+            self.model.proto.add(found == value)
+
+    def status(self) -> str:
+        return self.model.solve(time_limit=20, gap=1.0, workers=1).status if self.possible else "infeasible"
+
+    @staticmethod
+    def leave_out(family: str, patch: pytest.MonkeyPatch) -> None:
+        if family in BY_BOUNDS:
+            pytest.skip("part of the bounds of variables")
+        if family in BY_SYMMETRY:
+            patch.setattr(cpsat_model, "break_symmetry", lambda *_: None)
+        else:
+            patch.setattr(cpsat_constraints.Constraints, family, lambda *_: [])
+
+
+BY_BOUNDS: dict[str, Callable[..., Any]] = {
+    "hosts": lambda *_: True,
+    "cordon": lambda self, view, role, profile, n, room: room,
 }
-"""Where a family is written, if not in ``Constraints``, and what takes its place when it is left out."""
+"""Families that bound variables, and what takes their place when they are left out."""
 
-FORMULATIONS: dict[str, type[Forced]] = {"mip": ForcedMip}
+BY_SYMMETRY = {"equal_nodes", "equal_jobs"}
+
+FORMULATIONS: dict[str, type[Forced]] = {"mip": ForcedMip, "cpsat": ForcedCpsat}
 
 
 # --- cases ----------------------------------------------------------------------------------------------------------
@@ -458,16 +500,18 @@ def test_what_a_family_allows(formulation: str, case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.allowed], ids=name)
-def test_what_a_family_forbids_no_other_forbids(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("formulation", FORMULATIONS)
+def test_what_a_family_forbids_no_other_forbids(formulation: str, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the test above would fail without the family; a plan that breaks another row may not come out of it."""
-    owner, instead = MIP_FAMILIES.get(case.family, (mip_constraints.Constraints, lambda *_: None))
-    monkeypatch.setattr(owner, case.family, instead)
-    assert status("mip", case) in ("optimal", "feasible", "unknown")
+    FORMULATIONS[formulation].leave_out(case.family, monkeypatch)
+    assert status(formulation, case) in ("optimal", "feasible", "unknown")
 
 
 def test_every_family_has_cases() -> None:
-    methods = {name for name in vars(mip_constraints.Constraints) if not name.startswith("_")} - {"add_all"}
-    assert methods | MIP_FAMILIES.keys() == {case.family for case in CASES} | {"slots"}
+    have = {case.family for case in CASES} | {"slots"}
+    for owner in (mip_constraints.Constraints, cpsat_constraints.Constraints):
+        methods = {name for name in vars(owner) if not name.startswith("_")} - {"add_all"}
+        assert methods | BY_BOUNDS.keys() | BY_SYMMETRY == have
 
 
 def test_nothing_on_a_lost_node() -> None:
