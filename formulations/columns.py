@@ -13,6 +13,7 @@ from coplace.formulations.rules import job_violations, speed_of
 from coplace.formulations.scoring import Scoring
 from coplace.instances.instance import Instance
 from coplace.instances.job import Job
+from coplace.instances.plan import PS, WORKER, Allocation
 
 
 class Column(NamedTuple):
@@ -71,6 +72,12 @@ class ColumnSet:
     instance: Instance
     jobs: tuple[JobColumns, ...]
     error: float = 0.0
+
+    def shape_of(self, allocation: Allocation) -> tuple[int, int, int, int, int]:
+        """GPU type, counts and profiles of *allocation*: the first fields of the columns that it is a placement of."""
+        on = self.instance.node[next(iter(allocation.tasks[WORKER]))].gpu_type
+        profiles = (allocation.profile(WORKER), allocation.profile(PS))
+        return (self.instance.gpu_types.index(on), allocation.workers, allocation.servers, *profiles)
 
     def restricted(self, keep: list[list[bool]]) -> ColumnSet:
         """The same with only the columns that *keep* names, by [job][column]; kept columns stay."""

@@ -61,6 +61,12 @@ class CpsatModel:
         solver.parameters.max_time_in_seconds = time_limit
         solver.parameters.relative_gap_limit = gap
         solver.parameters.num_workers = workers
+        # The relaxation is tight and plans come from rounding it, so every search leans on the LP. Without the third
+        # line presolve may drop what the hint needs (or-tools #3750, #4693).
+        solver.parameters.linearization_level = 2
+        if workers == 2:
+            solver.parameters.subsolvers.extend(["max_lp", "default_lp"])
+        solver.parameters.keep_all_feasible_solutions_in_presolve = True
         solver.parameters.random_seed = seed
         solver.parameters.log_search_progress = log
         if deterministic_limit is not None:
@@ -84,9 +90,10 @@ class CpsatModel:
         }
         status = statuses.get(code, "unknown")
         scale = self.objective.scale
-        bound = None if status == "infeasible" else solver.best_objective_bound / scale
         if status not in ("optimal", "feasible"):
-            return Solution(status, None, None, bound if bound is not None and bound < 2**40 else None, seconds)
+            # stopped before the search began, CP-SAT reports a bound of 0, which bounds nothing
+            return Solution(status, None, None, None, seconds)
+        bound = solver.best_objective_bound / scale
         return Solution(status, self._plan(solver.value), solver.objective_value / scale, bound, seconds)
 
     def _plan(self, value: Callable[[cp_model.IntVar], int]) -> Plan:
@@ -147,9 +154,7 @@ class CpsatModel:
 
     def _column_of(self, j: int, allocation: Allocation, felt: int) -> int | None:
         """The best column that *allocation* is a placement of."""
-        instance = self.columns.instance
-        gpu_type = instance.gpu_types.index(instance.node[next(iter(allocation.tasks[WORKER]))].gpu_type)
-        shape = (gpu_type, allocation.workers, allocation.servers, allocation.profile(WORKER), allocation.profile(PS))
+        shape = self.columns.shape_of(allocation)
         fitting = [
             (column.value, k)
             for k, column in enumerate(self.columns.jobs[j].columns)

@@ -24,10 +24,10 @@ from coplace.solver.guided import guided
 FEW_COLUMNS = 2_000
 """Columns up to which all are taken at once, without prices."""
 
-COLUMNS_PER_JOB = (2, 8, 40)
+COLUMNS_PER_JOB = (3, 9, 40)
 """Mean number of columns per job in the stages before the last."""
 
-TIME_SHARES = (0.15, 0.35, 0.5)
+TIME_SHARES = (0.4, 0.5, 0.6)
 """Most of the time that is left, for each of these stages."""
 
 DETERMINISTIC_SECONDS = 10.0
@@ -62,14 +62,14 @@ class Staged:
             if self._done() or self._left() <= 0:
                 break
             if threshold > last:
-                solution = self._solve(_within(self.task.columns, prices, threshold), share * self._left())
+                solution = self._solve(self._within(prices, threshold), share * self._left())
                 if solution.bound is not None:
                     # a plan with a column that was left out falls short of the bound by more than the threshold
                     self._bounded(max(solution.bound, prices.bound - threshold))
                 last = threshold
         if self._done():
             return Ended("done")
-        return self._whole(_within(self.task.columns, prices, prices.bound - self.objective))
+        return self._whole(self._within(prices, prices.bound - self.objective))
 
     def _whole(self, columns: ColumnSet) -> Ended:
         """All columns that could matter: the answer is exact."""
@@ -112,6 +112,17 @@ class Staged:
             self._found(solution.plan)
         return solution
 
+    def _within(self, prices: Prices, threshold: float) -> ColumnSet:
+        """The columns whose shortfall is at most *threshold* (a hair more for rounding), and those of the best plan."""
+        allowed = threshold + 1e-9 * abs(prices.bound)
+        keep = [shortfall <= allowed for shortfall in prices.shortfall]
+        for j, choices in enumerate(self.task.columns.jobs):
+            allocation = self.plan.get(choices.job.name)
+            if allocation is not None:
+                shape = self.task.columns.shape_of(allocation)
+                keep[j] |= np.array([column[:5] == shape for column in choices.columns], dtype=bool)
+        return self.task.columns.restricted([mask.tolist() for mask in keep])
+
     def _found(self, plan: Plan) -> bool:
         """Hand on a better plan; whether it is good enough."""
         objective = evaluate(self.task.columns.instance, plan, self.scoring).objective
@@ -136,9 +147,3 @@ def _threshold(prices: Prices, columns: int) -> float:
     """The shortfall that about so many columns stay within."""
     shortfall = np.concatenate(prices.shortfall)
     return float(np.partition(shortfall, columns)[columns]) if columns < shortfall.size else float("inf")
-
-
-def _within(columns: ColumnSet, prices: Prices, threshold: float) -> ColumnSet:
-    """The columns whose shortfall is at most *threshold*, with a hair more for rounding."""
-    allowed = threshold + 1e-9 * abs(prices.bound)
-    return columns.restricted([(shortfall <= allowed).tolist() for shortfall in prices.shortfall])
