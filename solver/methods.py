@@ -47,13 +47,23 @@ def _mip(search: Search) -> None:
     exact(search, search.backend)
 
 
-def _cpsat_if_small(search: Search) -> None:
-    if len(search.instance.nodes) * len(search.instance.jobs) <= MOST_PAIRS:
+def _prices(search: Search) -> None:
+    from coplace.solver.exact.rung import exact
+
+    exact(search, "prices")
+
+
+def _by_size(search: Search) -> None:
+    pairs = len(search.instance.nodes) * len(search.instance.jobs)
+    if pairs <= MOST_PAIRS_EXACT:
         _cpsat(search)
+    elif pairs <= MOST_PAIRS_PRICES:
+        _prices(search)
 
 
-MOST_PAIRS = 20_000
-"""Nodes × jobs up to which ``auto`` uses the exact formulation, whose size grows with that product."""
+MOST_PAIRS_EXACT, MOST_PAIRS_PRICES = 20_000, 100_000
+"""Nodes × jobs up to which ``auto`` uses the exact formulation, whose size grows with that product, and up to which it
+uses prices, which hold all columns in memory at once."""
 
 _KEEP = ("keep-current", _keep_current)
 _GREEDY = ("greedy", _greedy)
@@ -63,16 +73,15 @@ METHODS: dict[str, Method] = {
     for method in (
         Method(
             "auto",
-            "greedy, then where the size allows cpsat: the best plan that the time allows, with its gap",
-            (_KEEP, _GREEDY, ("cpsat", _cpsat_if_small)),
+            "greedy, then cpsat or prices as the size allows: the default",
+            (_KEEP, _GREEDY, ("exact", _by_size)),
         ),
         Method(
-            "cpsat", "the exact formulation in OR-Tools CP-SAT, from greedy's plan", (_KEEP, _GREEDY, ("cpsat", _cpsat))
+            "cpsat", "the exact formulation in OR-Tools CP-SAT, to a proven gap", (_KEEP, _GREEDY, ("cpsat", _cpsat))
         ),
+        Method("mip", "the exact formulation as a MIP, by HiGHS or --backend", (_KEEP, _GREEDY, ("mip", _mip))),
         Method(
-            "mip",
-            "the exact formulation as a MIP (HiGHS, or --backend), from greedy's plan",
-            (_KEEP, _GREEDY, ("mip", _mip)),
+            "prices", "a bound and a plan from the prices of a linear program", (_KEEP, _GREEDY, ("prices", _prices))
         ),
         Method("greedy", "grow the job with the largest gain per unit of its dominant resource", (_KEEP, _GREEDY)),
         Method("keep-current", "keep what runs, without the jobs that no longer fit", (_KEEP,)),

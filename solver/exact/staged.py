@@ -21,6 +21,9 @@ from coplace.instances.plan import Plan
 from coplace.solver.exact.task import Bounded, Ended, Event, Found, Task
 from coplace.solver.guided import guided
 
+PRICES_ONLY = "prices"
+"""The backend that stops after the bound and the plan that prices give, without an integer solver."""
+
 FEW_COLUMNS = 2_000
 """Columns up to which all are taken at once, without prices."""
 
@@ -48,12 +51,14 @@ class Staged:
     def run(self) -> Ended:
         """Solve; the last event."""
         total = sum(len(choices.columns) for choices in self.task.columns.jobs)
-        if total <= FEW_COLUMNS:
+        if total <= FEW_COLUMNS and self.task.backend != PRICES_ONLY:
             return self._whole(self.task.columns)
         relaxation = Relaxation(self.task.columns)
         prices = relaxation.bound(relaxation.best_prices())
         self._bounded(prices.bound)
         self._found(guided(self.scoring, self.task.columns, prices, lambda: self._left() <= 0))
+        if self.task.backend == PRICES_ONLY:
+            return Ended("done")
         last = -1.0
         for per_job, share in zip(COLUMNS_PER_JOB, TIME_SHARES, strict=True):
             threshold = _threshold(prices, per_job * len(self.task.columns.jobs))
