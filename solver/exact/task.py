@@ -15,7 +15,7 @@ class Task:
 
     Attributes:
         columns: what to choose from.
-        backend: ``prices`` (no integer solver), ``cpsat``, or a MIP backend: ``highs``, ``cbc``, ``scip``, ``gurobi``, ``cplex``.
+        backend: ``prices`` (no integer solver), ``cpsat``, or a MIP backend such as ``highs``.
         incumbent: best plan so far, feasible, and its objective.
         objective: of the incumbent.
         time_limit: seconds.
