@@ -67,6 +67,8 @@ class CpsatModel:
         if workers == 2:
             solver.parameters.subsolvers.extend(["max_lp", "default_lp"])
         solver.parameters.keep_all_feasible_solutions_in_presolve = True
+        # This part of presolve cuts off optimal solutions and then proves the rest optimal (or-tools #5293).
+        solver.parameters.presolve_inclusion_work_limit = 0
         solver.parameters.random_seed = seed
         solver.parameters.log_search_progress = log
         if deterministic_limit is not None:

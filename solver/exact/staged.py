@@ -7,6 +7,7 @@ model that is a hundred times smaller (a restricted master, as in column generat
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -142,7 +143,8 @@ class Staged:
             self.say(Bounded(bound))
 
     def _done(self) -> bool:
-        return self.bound - self.objective <= self.task.gap * max(self.bound, 1e-9)
+        # without a bound yet, ∞ ≤ gap · ∞ would hold, and end the search at the first plan
+        return math.isfinite(self.bound) and self.bound - self.objective <= self.task.gap * max(self.bound, 1e-9)
 
     def _left(self) -> float:
         return self.deadline - time.monotonic()
