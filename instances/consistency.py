@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coplace.instances.cluster import NO_GPU, RESOURCES, Node
 from coplace.instances.demand import task_demand
-from coplace.instances.errors import Problem, shorten
+from coplace.instances.errors import Problem, plain, shorten
 from coplace.instances.job import Job
 from coplace.instances.plan import ROLES, WORKER
 from coplace.instances.quantities import format_cpu, format_memory
@@ -24,6 +24,9 @@ from coplace.instances.speed import (
 if TYPE_CHECKING:
     from coplace.instances.instance import Instance
 
+
+SHORTEST_STEP = 1e-12
+"""Smallest a + b of a speed in seconds: a step that takes no time has no speed."""
 
 MOST = 21
 """Contradictions that are looked for at most: a wrong list of nodes would yield one, with advice, per running job."""
@@ -135,8 +138,9 @@ def _speed(place: str, job: Job) -> Iterator[Problem]:
             yield Problem(f"{place}.speed.points", "points of a ps job have servers ≥ 1")
     elif isinstance(job.speed, PsSyncSpeed | PsAsyncSpeed | AllReduceSpeed):
         for gpu_type, coefficients in job.speed.types.items():
-            if coefficients.a + coefficients.b <= 0:
-                yield Problem(f"{place}.speed.types.{gpu_type}", "a + b must be above 0 (a step takes time)")
+            if coefficients.a + coefficients.b < SHORTEST_STEP:
+                rule = f"a + b must be at least {plain(SHORTEST_STEP)} (a step takes time)"
+                yield Problem(f"{place}.speed.types.{gpu_type}", rule, f"{coefficients.a + coefficients.b:g}")
     if isinstance(job.speed, AllReduceSpeed):
         for gpu_type, ring in job.speed.types.items():
             if ring.latency_inter < ring.latency_intra or ring.transfer_inter < ring.transfer_intra:

@@ -57,3 +57,8 @@ def shorten(value: object, limit: int = 60) -> str:
         return f"{type(value).__name__} of {len(value)} entries"
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def plain(number: float) -> str:
+    """A limit as people write it: 1e-9, not 1e-09."""
+    return f"{number:g}".replace("e+", "e").replace("e-0", "e-")

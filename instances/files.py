@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+PREFIX = ".coplace-"
+"""Beginning of the names of temporary files; short, so that beside a name of any length there is room for one."""
 
-def write_atomically(path: str | os.PathLike[str], write: Callable[[IO[str]], None]) -> None:
+
+def write_atomically(path: str | os.PathLike[str], write: Callable[[IO[str]], object]) -> None:
     """Let *write* fill a temporary file beside *path*, then rename it to *path*.
 
     A device or pipe (``/dev/stdout``) is written to directly, since it cannot be replaced.
@@ -22,17 +25,32 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[IO[str]], No
         with target.open("w", encoding="utf-8", newline="") as file:
             write(file)
         return
-    target = Path(os.path.realpath(target))
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+
+    def fill(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
             write(file)
-            file.flush()
+
+    replace_file(target, fill)
+
+
+def replace_file(path: str | os.PathLike[str], fill: Callable[[Path], object]) -> None:
+    """Let *fill* write a temporary file that is empty and ends like *path*, then rename it to *path*.
+
+    Raises:
+        OSError: the file cannot be written; nothing is left behind.
+    """
+    target = Path(os.path.realpath(path))  # where a symbolic link leads, the link stays
+    mode = target.stat().st_mode & 0o7777 if target.exists() else None
+    temporary = target.parent / f"{PREFIX}{secrets.token_hex(8)}{target.suffix[:16]}"
+    try:
+        # The system applies the umask, which could only be asked for by setting it, for all threads.
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600))
+        fill(temporary)
+        with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~umask)
-        os.replace(name, target)
+        if mode is not None:
+            temporary.chmod(mode)
+        os.replace(temporary, target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from coplace.instances.base import Amount, Count, Flag, Name, NonNegative, Number, Positive, Record
+from coplace.instances.base import Amount, Count, Flag, Moment, Name, NonNegative, Number, Positive, Record
 from coplace.instances.history import Observation
 from coplace.instances.plan import PS, WORKER, Allocation, Role
 from coplace.instances.quantities import CpuDemand, Gpus, MemoryDemand
@@ -145,7 +145,7 @@ class Job(Record):
     weight: Positive = 1.0
     tenant: Name = "default"
     restart_seconds: NonNegative = 60.0
-    deadline_seconds: Number | None = None
+    deadline_seconds: Moment | None = None
     pinned: Flag = False
     current: Allocation | None = None
     observations: tuple[Observation, ...] = ()

@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from coplace.instances.base import LARGEST, SMALLEST
 from coplace.instances.consistency import near, nearest
-from coplace.instances.errors import InputError, Problem, shorten
+from coplace.instances.errors import InputError, Problem, plain, shorten
 from coplace.instances.instance import VERSION, Instance
 from coplace.instances.job import Profile
 from coplace.instances.quantities import FILE_CONTEXT
@@ -94,7 +95,7 @@ def load_document(source: str) -> Any:
     if not text.strip():
         raise InputError([Problem("", "the file is empty", mend="see docs/file-format.md")], source)
     try:
-        return _json(text) if text.lstrip().startswith(("{", "[")) and source.endswith(".json") else _yaml(text)
+        return _json(text) if source.endswith(".json") else _yaml(text)
     except _Malformed as error:
         raise InputError([error.problem], source) from None
     except RecursionError:
@@ -120,7 +121,9 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
-        raise _Malformed(Problem(f"line {error.lineno}, column {error.colno}", f"is not JSON: {error.msg}")) from None
+        place = f"line {error.lineno}, column {error.colno}"
+        mend = "" if text.lstrip().startswith(("{", "[")) else "a file of YAML has a name that ends in .yaml"
+        raise _Malformed(Problem(place, f"is not JSON: {error.msg}", mend=mend)) from None
     except ValueError as error:  # an integer of thousands of digits
         raise _Malformed(Problem("", f"is not JSON: {error}")) from None
 
@@ -154,21 +157,46 @@ def _yaml_loader() -> Any:
     import yaml
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """Refuses a key that stands twice, of which YAML would silently keep the last."""
+        """Refuses what YAML 1.1 would silently read as something else: keys that stand twice, numbers like 1:30."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen = set()
             for key_node, _ in node.value:
                 if key_node.tag == "tag:yaml.org,2002:merge":
                     continue
+                if key_node.tag == "tag:yaml.org,2002:bool":  # yes, no, on, off: nobody would find them as True
+                    place = f"line {key_node.start_mark.line + 1}"
+                    raise _Malformed(Problem(place, _RULES["invalid_key"], shown(key_node.value)))
                 key = key_node.value if isinstance(key_node.value, str) else None
                 if key is not None and key in seen:
                     raise _Malformed(Problem(f"line {key_node.start_mark.line + 1}", _ONCE, shown(key)))
                 seen.add(key)
             return super().construct_mapping(node, deep)
 
+        def construct_yaml_int(self, node: Any) -> Any:
+            return int(self._decimal(node))
+
+        def construct_yaml_float(self, node: Any) -> Any:
+            if node.value.lstrip("+-").casefold() in (".inf", ".nan"):  # refused later, with its place
+                return super().construct_yaml_float(node)
+            return float(self._decimal(node))
+
+        def _decimal(self, node: Any) -> str:
+            text = str(self.construct_scalar(node))
+            if not _DECIMAL.fullmatch(text):
+                mend = "put it in quotes if it is text"
+                place = f"line {node.start_mark.line + 1}"
+                raise _Malformed(Problem(place, "a number must be decimal, without leading zeros", shown(text), mend))
+            return text
+
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
+    Loader.add_constructor("tag:yaml.org,2002:float", Loader.construct_yaml_float)
     read_exponents(Loader)
     return Loader
+
+
+_DECIMAL = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+"""Numbers of which YAML 1.1 and JSON think alike. To YAML 1.1 alone 1:30 is 90, 010 is 8 and 1_0 is 10."""
 
 
 def read_exponents(dialect: Any) -> None:
@@ -284,8 +312,10 @@ def explain(details: ErrorDetails) -> str:
         return "is too large"
     if kind in _RULES:
         context = {
-            key: f"{value:g}" if isinstance(value, float) else value for key, value in details.get("ctx", {}).items()
+            key: plain(value) if isinstance(value, float) else value for key, value in details.get("ctx", {}).items()
         }
+        if context.get("ge") == plain(SMALLEST):
+            return f"must be a number from {context['ge']} to {plain(LARGEST)}"
         return _RULES[kind].format(**context)
     rule = message.removeprefix("Input should be ").removeprefix("Value error, ")
     return f"must be {rule}" if message.startswith("Input should be ") else rule
@@ -312,6 +342,7 @@ def _problem(schema: dict[str, Any], details: ErrorDetails, path: Steps, data: A
         rule = "needs profiles, or cpu and memory of its only profile"
     elif kind == "string_type" and details["loc"][-1] == "[key]":
         rule = _RULES["invalid_key"]
+        place = _render((*_as_written(data, path[:-1]), str(details["input"])))  # of pydantic, the key True is 1
     elif kind == "profiles":
         found = ""
     return Problem(place, rule, "" if found and found in rule else found, mend)

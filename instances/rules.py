@@ -43,5 +43,5 @@ class SiteRules(Record):
     move_budget: Count | None = None
 
 
-PressureLevels = tuple[Annotated[Number, Field(gt=0, le=1000)], ...]
+PressureLevels = tuple[Annotated[Number, Field(ge=1e-6, le=1000)], ...]
 """Ladder τ of pressure levels, ascending; the last is the highest pressure a node may run at. Empty: off."""

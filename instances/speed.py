@@ -35,7 +35,7 @@ class SpeedForm(Record):
 
 
 class PsCoefficients(Record):
-    """Coefficients of a parameter-server job on one GPU type, all ≥ 0 and a + b > 0.
+    """Coefficients of a parameter-server job on one GPU type, all ≥ 0 and a + b ≥ 1e-12.
 
     ps-sync:  T = (a·B/w + b)·φ + (c·w/p + d·w + e·p)·ψ, samples/s = B/T.
     ps-async: T = (a·β + b)·φ + (c·w/p + d·w + e·p)·ψ, samples/s = w·β/T.
@@ -57,7 +57,7 @@ class PsCoefficients(Record):
 
 
 class AllReduceCoefficients(Record):
-    """Coefficients of an all-reduce job on one GPU type, all ≥ 0 and a + b > 0.
+    """Coefficients of an all-reduce job on one GPU type, all ≥ 0 and a + b ≥ 1e-12.
 
     T = (a·B/w + b)·φ + (latency·(w − 1) + transfer·2·(w − 1)/w)·ψ, samples/s = B/T: a ring of w workers
     (Patarasuk and Yuan, JPDC 2009). The ``intra`` values hold for span 1, the ``inter`` values above;

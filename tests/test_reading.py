@@ -21,6 +21,7 @@ from coplace.instances import (
     to_document,
     write_instance,
 )
+from coplace.instances.reading import load_document
 from tests.documents import VALID, instances
 
 GONE = object()
@@ -86,6 +87,11 @@ CASES: list[tuple[str, Any, str, str]] = [
     ("jobs.0.name", "\ud800", "jobs[0].name", "must be text that UTF-8 can hold"),
     ("nodes.1.name", "v1", "nodes", "names must be unique; found 'v1'"),
     ("jobs.1.name", "ring", "jobs[1].name", "names must be unique; found 'ring'"),
+    # invisible characters, with which two names look the same and a line of a terminal reads backwards
+    *(
+        ("nodes.0.name", f"a{hidden}b", "nodes[0].name", "must be printable, on one line")
+        for hidden in "\x7f\x80\x9f\xa0\xad\u200b\u200d\u202e\u2028\u2060\u2066\u3000\ufeff\U000e0041"
+    ),
     # what does not exist
     (
         "jobs.0.current.tasks.worker",
@@ -122,8 +128,8 @@ CASES: list[tuple[str, Any, str, str]] = [
     # numbers
     ("jobs.0.remaining", math.nan, "jobs[0].remaining", "must be a finite number; found nan"),
     ("jobs.0.remaining", math.inf, "jobs[0].remaining", "must be a finite number; found inf"),
-    ("jobs.0.remaining", -1, "jobs[0].remaining", "must be above 0; found -1"),
-    ("jobs.0.remaining", 10**30, "jobs[0].remaining", "must be at most 1e+18"),
+    ("jobs.0.remaining", -1, "jobs[0].remaining", "must be a number from 1e-9 to 1e15; found -1"),
+    ("jobs.0.remaining", 10**30, "jobs[0].remaining", "must be at most 1e15"),
     ("jobs.0.remaining", 10**400, "jobs[0].remaining", "is too large"),
     ("jobs.0.remaining", "soon", "jobs[0].remaining", "must be a number; found 'soon'"),
     ("jobs.0.weight", None, "jobs[0].weight", "must be a number; found None"),
@@ -141,6 +147,18 @@ CASES: list[tuple[str, Any, str, str]] = [
     ("jobs.0.current.tasks.worker.v1", 0, "jobs[0].current.tasks.worker.v1", "must be at least 1; found 0"),
     ("rules.move_budget", False, "rules.move_budget", "must be a whole number; found False"),
     ("jobs.0.pinned", "maybe", "jobs[0].pinned", "must be true or false; found 'maybe'"),
+    # numbers so small or large that a division or product of some gave NaN, infinity or a traceback
+    ("jobs.0.remaining", 5e-324, "jobs[0].remaining", "must be a number from 1e-9 to 1e15; found 5e-324"),
+    ("jobs.0.remaining", 1e18, "jobs[0].remaining", "must be at most 1e15; found 1e+18"),
+    ("jobs.0.deadline_seconds", 1e18, "jobs[0].deadline_seconds", "must be at most 1e15; found 1e+18"),
+    ("jobs.0.deadline_seconds", -1e300, "jobs[0].deadline_seconds", "must be at least -1e15; found -1e+300"),
+    ("jobs.0.weight", 1e-300, "jobs[0].weight", "must be a number from 1e-9 to 1e15"),
+    ("jobs.0.speed.batch", 1e18, "jobs[0].speed.batch", "must be at most 1e15"),
+    ("jobs.0.speed.types.V100.a", 5e-324, "jobs[0].speed.types.V100", "a + b must be at least 1e-12 (a step takes"),
+    ("jobs.0.restart_seconds", 1e16, "jobs[0].restart_seconds", "must be at most 1e15"),
+    ("jobs.2.speed.points.0.speed", 5e-324, "jobs[2].speed.points[0].speed", "must be a number from 1e-9 to 1e15"),
+    ("horizon_seconds", 1e-300, "horizon_seconds", "must be a number from 1e-9 to 1e15"),
+    ("pressure_levels", [1e-300], "pressure_levels[0]", "must be at least 1e-6; found 1e-300"),
     # quantities and their units
     ("nodes.0.memory", 128, "nodes[0].memory", "less than 1 MiB: memory without a suffix is in bytes; write 16Gi"),
     ("nodes.0.memory", "128", "nodes[0].memory", "less than 1 MiB"),
@@ -271,10 +289,8 @@ def test_a_file_that_is_not_there_or_no_file(tmp_path):
         (b"", "the file is empty"),
         (b" \n\n", "the file is empty"),
         (b"\x89PNG\r\n\x1a\n\xff\xfe", "must be UTF-8 text; found binary data"),
-        (b"version: \x00", "is not YAML"),
         (b"[1, 2]", "an instance is a mapping with version, nodes and jobs; found a list"),
         (b"null", "an instance is a mapping with version, nodes and jobs; found nothing"),
-        (b"hello", "an instance is a mapping with version, nodes and jobs; found text"),
         (b"[" * 100_000, "nest"),
         (b'{"a":' * 100_000, "nest"),
         (b'{"version": "coplace/v1", "nodes": ' + b"[" * 800 + b"]" * 800 + b"}", "nodes[0]: must be a mapping"),
@@ -284,6 +300,26 @@ def test_a_file_that_holds_no_instance(tmp_path, suffix, content, says):
     message = file_refusal(tmp_path / f"x.{suffix}", content)
     assert says in message
     assert len(message) < 300
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"version: \x00", "is not YAML"),
+        (b"hello", "an instance is a mapping with version, nodes and jobs; found text"),
+    ],
+)
+def test_a_yaml_file_that_holds_no_instance(tmp_path, content, says):
+    assert says in file_refusal(tmp_path / "x.yaml", content)
+
+
+@pytest.mark.parametrize("content", ["hello", "version: coplace/v1\nnodes: []\n", "# notes\n{}", "- 1"])
+def test_a_json_file_is_never_read_as_yaml(tmp_path, content):
+    """It was, so that what other programs refuse as JSON was taken, with YAML's own idea of what ``no`` means."""
+    message = file_refusal(tmp_path / "x.json", content)
+    assert message.startswith("line 1, column ")
+    assert "is not JSON: " in message
+    assert message.endswith("; a file of YAML has a name that ends in .yaml")
 
 
 def test_deeply_nested_objects_in_memory():
@@ -315,7 +351,7 @@ def test_keys_that_stand_twice_name_the_line(tmp_path):
     ("line", "says"),
     [
         ("jobs: &a [*a]", "jobs[0]: must be a mapping"),
-        ("horizon_seconds: 0x" + "F" * 5000, "horizon_seconds: is too large"),
+        ("horizon_seconds: 0x" + "F" * 5000, "line 3: a number must be decimal"),
         ("horizon_seconds: " + "9" * 5000, "is not YAML"),
         ("? [a]\n: 1", "is not YAML: found unhashable key"),
         ("~: 1", "a key must be text"),
@@ -328,6 +364,38 @@ def test_keys_that_stand_twice_name_the_line(tmp_path):
 )
 def test_what_only_yaml_can_get_wrong(tmp_path, line, says):
     assert says in file_refusal(tmp_path / "x.yaml", f"version: coplace/v1\nnodes: []\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    "number", ["1:30", "010", "0x10", "0b11", "1_000", "1:30.5", "1_0.5", "-010", "+0x1", "010.5", "190:20:30", "007"]
+)
+def test_numbers_that_only_yaml_1_1_knows_are_refused_with_their_line(tmp_path, number):
+    """``cpu: 1:30`` passed as 90 cores, and ``cpu: 010`` as 8."""
+    text = f"version: coplace/v1\nnodes:\n- name: a\n  memory: 1Gi\n  cpu: {number}\n"
+    assert file_refusal(tmp_path / "x.yaml", text) == (
+        f"line 5: a number must be decimal, without leading zeros; found '{number}'; put it in quotes if it is text"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "value"),
+    [("0", 0), ("12", 12), ("-3", -3), ("+3", 3), ("0.5", 0.5), (".5", 0.5), ("5.", 5.0), ("1e3", 1000.0),
+     ("1E3", 1000.0), ("1.5e-3", 0.0015), ("1.0e+3", 1000.0), ("-0", 0), ("0e0", 0.0), (".inf", math.inf)],
+)  # fmt: skip
+def test_other_numbers_are_read_as_json_reads_them(tmp_path, number, value):
+    (tmp_path / "x.yaml").write_text(f"n: {number}\n")
+    read = load_document(str(tmp_path / "x.yaml"))["n"]
+    assert (read, type(read)) == (value, type(value))
+
+
+@pytest.mark.parametrize("key", ["yes", "no", "on", "True", "OFF"])
+def test_a_key_that_yaml_reads_as_a_flag_is_shown_as_it_is_written(tmp_path, key):
+    """It was shown as ``labels.1``, which stands nowhere in the file."""
+    text = f"version: coplace/v1\nnodes:\n- name: a\n  labels:\n    {key}: x\n"
+    says = f"line 5: a key must be text (put it in quotes); found '{key}'"
+    assert file_refusal(tmp_path / "x.yaml", text) == says
+    (problem,) = refusal(changed("nodes.0.labels", {True: "x"})).problems
+    assert str(problem) == "nodes[0].labels.True: a key must be text (put it in quotes); found True"
 
 
 def test_aliases_that_multiply_are_not_written_out(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from coplace.instances.consistency import nearest
-from coplace.instances.errors import InputError, Problem
+from coplace.instances.errors import InputError, Problem, shorten
 from coplace.instances.generation.allreduce_mix import allreduce_mix
 from coplace.instances.generation.big_gangs import big_gangs
 from coplace.instances.generation.cpu_bound import cpu_bound
@@ -50,9 +50,9 @@ def generate(
         InputError: the family is unknown or a number is out of range; names the argument.
     """
     problems = []
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         rule = "must be a family of generated instances"
-        problems.append(Problem("family", rule, repr(family), nearest(family, FAMILIES)))
+        problems.append(Problem("family", rule, shorten(family), nearest(str(family), FAMILIES)))
     for option, value, low, high in (
         ("nodes", nodes, 1, MAX_NODES),
         ("jobs", jobs, 1, MAX_JOBS),
@@ -60,7 +60,10 @@ def generate(
     ):
         if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
             bounds = f"from {low} to {high}" if high is not None else f"of at least {low}"
-            problems.append(Problem(option, f"must be a whole number {bounds}", repr(value)))
+            problems.append(Problem(option, f"must be a whole number {bounds}", shorten(value)))
+    for option, switch in (("pressure", pressure), ("moves", moves)):
+        if not isinstance(switch, bool):  # "off" would mean on
+            problems.append(Problem(option, "must be True or False", shorten(switch)))
     if problems:
         raise InputError(problems)
 

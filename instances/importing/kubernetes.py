@@ -72,9 +72,15 @@ def import_kubernetes(
 
     Raises:
         InputError: a file cannot be read or is no such list; names the place, e.g.
-            ``items[3].status.allocatable.cpu``.
+            ``items[3].status.allocatable.cpu``. Or *now* has no zone and cannot be a local time.
     """
     report: Counter[str] = Counter()
+    gpu_resources = tuple(dict.fromkeys(gpu_resources))  # one that is named twice has no twice as many GPUs
+    if now is not None:
+        try:
+            now = _aware(now)
+        except (ValueError, OverflowError):  # no zone given, and beyond what local time knows
+            raise InputError([Problem("now", "must be a time of our era, with its zone", str(now))]) from None
     ignored = gpu_resources if ignored_taints is None else ignored_taints
     machines = [_Machine.read(item, gpu_resources, gpu_type_label, ignored) for item in _items(nodes_json, "Node")]
     used: dict[str, Amounts] = {machine.name: _NONE for machine in machines}
@@ -128,7 +134,7 @@ def _job(
             report["of them with an affinity, which is not taken over"] += 1
         namespace = metadata.text("namespace") or "default"
         created = metadata.time("creationTimestamp")
-        age = 0.0 if now is None or created is None else max(0.0, (_aware(now) - created).total_seconds())
+        age = 0.0 if now is None or created is None else max(0.0, (now - created).total_seconds())
         name = _unique_name(namespace, metadata.required("name"))
         yield pod_job(
             pod.place, pod.source, name, speed, pod.vector(demand),

@@ -16,8 +16,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from coplace.instances.base import LARGEST
 from coplace.instances.cluster import NO_GPU, Node
-from coplace.instances.errors import InputError, Problem, shorten
+from coplace.instances.errors import InputError, Problem, plain, shorten
 from coplace.instances.importing.imported import Imported, PodSpeed, build, imported, pod_job
 from coplace.instances.job import Job
 from coplace.instances.quantities import format_cpu, format_memory
@@ -144,8 +145,8 @@ class _Row:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not 0 <= value <= 1e18:
-            raise self.error(column, "must be a number of seconds of at least 0", shorten(text))
+        if not 0 <= value <= LARGEST:
+            raise self.error(column, f"must be a number of seconds from 0 to {plain(LARGEST)}", shorten(text))
         return value
 
 
