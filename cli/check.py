@@ -42,29 +42,35 @@ def check(
     from coplace.solver.result_file import read_plan
 
     check_goal(goal)
-    instance = read_instance(instance_file)
+    stated_for = read_instance(instance_file)
     stated = read_plan(plan_file)
-    instance = with_goal(instance, goal or stated.goal)
+    stated_for = with_goal(stated_for, stated.goal)  # of which the file gives hash and objective
+    instance = with_goal(stated_for, goal)
     report = check_plan(instance, stated.plan)
-    same = None if stated.instance_sha256 is None else stated.instance_sha256 == instance_sha256(instance)
+    same = None if stated.instance_sha256 is None else stated.instance_sha256 == instance_sha256(stated_for)
     if same is False:
         note(f"coplace: {plan_file}: warning: the plan was made for another instance (its SHA-256 differs)")
+    contradicts = instance.goal == stated_for.goal and _contradicts(report, stated)
     if as_json:
-        emit_json(_document(report, stated, same))
+        emit_json(_document(report, stated, same, instance.goal, stated_for.goal))
     else:
-        emit("".join(f"{line}\n" for line in _lines(instance, instance_file, report, stated)))
-    if not report.feasible or _contradicts(report, stated):
+        objective = _objective(report, stated, contradicts, instance.goal, stated_for.goal)
+        emit("".join(f"{line}\n" for line in _lines(instance, instance_file, report, stated, objective)))
+    if not report.feasible or contradicts:
         raise typer.Exit(CONTRADICTED)
 
 
 def _contradicts(report: CheckReport, stated: ResultFile) -> bool:
+    """Whether the file states another objective than that of the same goal."""
     if stated.objective is None:
         return False
     largest = max(abs(stated.objective), abs(report.objective))
     return abs(stated.objective - report.objective) > TOLERANCE * largest
 
 
-def _document(report: CheckReport, stated: ResultFile, same: bool | None) -> dict[str, Any]:
+def _document(
+    report: CheckReport, stated: ResultFile, same: bool | None, goal: str, stated_goal: str
+) -> dict[str, Any]:
     return {
         "feasible": report.feasible,
         "violations": [
@@ -79,14 +85,27 @@ def _document(report: CheckReport, stated: ResultFile, same: bool | None) -> dic
             }
             for v in report.violations
         ],
+        "goal": goal,
         "objective": report.objective,
+        "stated_goal": stated_goal,
         "stated_objective": stated.objective,
         "same_instance": same,
         "moved": list(report.moved),
     }
 
 
-def _lines(instance: Instance, file: Path, report: CheckReport, stated: ResultFile) -> list[str]:
+def _objective(report: CheckReport, stated: ResultFile, contradicts: bool, goal: str, stated_goal: str) -> str:
+    objective = f"objective {report.objective:.9g} for goal {goal}"
+    if stated.objective is None:
+        return objective
+    if goal != stated_goal:
+        return f"{objective}; the file states {stated.objective:.9g} for goal {stated_goal}"
+    if contradicts:
+        return f"{objective}, but the file states {stated.objective:.9g}"
+    return f"{objective}, as the file states"
+
+
+def _lines(instance: Instance, file: Path, report: CheckReport, stated: ResultFile, objective: str) -> list[str]:
     from coplace.cli.output import printable
     from coplace.cli.report.numbers import counted
 
@@ -96,13 +115,7 @@ def _lines(instance: Instance, file: Path, report: CheckReport, stated: ResultFi
     lines += [
         f"  {violation.rule}: {violation.message}{_nearest(instance, violation)}" for violation in report.violations
     ]
-    objective = f"objective {report.objective:.9g} for goal {instance.goal}"
-    if stated.objective is None:
-        lines.append(objective)
-    elif _contradicts(report, stated):
-        lines.append(f"{objective}, but the file states {stated.objective:.9g}")
-    else:
-        lines.append(f"{objective}, as the file states")
+    lines.append(objective)
     lines.append(f"{counted(len(report.moved), 'running job')} moved, resized or stopped")
     return [printable(line) for line in lines]
 

@@ -85,20 +85,22 @@ def import_kubernetes(
 
     What was taken, rounded or left out is said on standard error.
     """
+    from coplace.cli.arguments import named_as_options
     from coplace.cli.instance_output import check_instance_target
     from coplace.instances import importing
     from coplace.instances.importing.kubernetes import GPU_RESOURCES, GPU_TYPE_LABEL
 
     check_instance_target(output, nodes, pods)
-    imported = importing.import_kubernetes(
-        nodes,
-        pods,
-        gpu_resources=gpu_resources or GPU_RESOURCES,
-        gpu_type_label=gpu_type_label or GPU_TYPE_LABEL,
-        ignored_taints=ignored_taints or None,
-        pending_as_jobs=pending_as_jobs,
-        now=now,
-    )
+    with named_as_options():
+        imported = importing.import_kubernetes(
+            nodes,
+            pods,
+            gpu_resources=gpu_resources or GPU_RESOURCES,
+            gpu_type_label=gpu_type_label or GPU_TYPE_LABEL,
+            ignored_taints=ignored_taints or None,
+            pending_as_jobs=pending_as_jobs,
+            now=now,
+        )
     _put(imported, output)
 
 

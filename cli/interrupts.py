@@ -8,14 +8,34 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+TERMINATION = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+"""What ends a command from outside: a request to terminate, and the terminal that went away."""
+
+_SIGNALS = (signal.SIGINT, *TERMINATION)
+
+
+def end_on_termination() -> None:
+    """Let these signals end the command as Ctrl-C does, so that it clears up behind itself; the first one only.
+
+    What the shell has told us to ignore (``nohup``) stays ignored.
+    """
+    for number in TERMINATION:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            with contextlib.suppress(ValueError):  # not the main thread, which alone receives signals
+                signal.signal(number, _end)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    for each in TERMINATION:
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 class Interrupts:
     """Signals between ``with`` and its end.
 
     Until :meth:`defer` each raises ``KeyboardInterrupt``, since there is nothing to lose yet. After it the first one
-    sets :attr:`requested`; a further Ctrl-C raises ``KeyboardInterrupt``, a further SIGTERM changes nothing.
+    sets :attr:`requested`; a further Ctrl-C raises ``KeyboardInterrupt``, a further SIGTERM or SIGHUP changes nothing.
 
     Attributes:
         requested: whether somebody asked to stop.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import io
 import json
 import os
@@ -101,10 +102,9 @@ def emit(text: str) -> None:
         stream.write(text)
         stream.flush()
     except BrokenPipeError:
-        # What is still buffered must go somewhere when Python exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        discard(stream)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        discard(stream)
         raise _unwritable("standard output", error) from None
 
 
@@ -136,7 +136,17 @@ def write_file(path: Path, write: Callable[[IO[str]], object]) -> None:
     from coplace.instances.files import write_atomically
 
     try:
-        write_atomically(path, lambda file: _ignored(write(file)))
+        write_atomically(path, write)
+    except OSError as error:
+        raise _unwritable(str(path), error) from None
+
+
+def replace(path: Path, fill: Callable[[Path], object]) -> None:
+    """Let *fill* write the file *path*, given one to write in its place; raises :class:`InputError`."""
+    from coplace.instances.files import replace_file
+
+    try:
+        replace_file(path, fill)
     except OSError as error:
         raise _unwritable(str(path), error) from None
 
@@ -151,17 +161,32 @@ def check_target(path: Path | None, *inputs: Path | None) -> None:
         return
     from coplace.instances.errors import InputError, Problem
 
-    folder = path.absolute().parent
-    if path.name == "-" and str(path) == "-":
+    if str(path) == "-":
         raise InputError([Problem("--output", "must be a file; standard output is what you get without it")])
-    if path.is_dir():
-        raise InputError([Problem("", "cannot be written: it is a folder")], str(path))
-    if any(each is not None and path.is_file() and each.is_file() and path.samefile(each) for each in inputs):
-        raise InputError([Problem("--output", "must be another file than the one that is read", repr(str(path)))])
-    if not folder.is_dir():
-        raise InputError([Problem("", "cannot be written: its folder does not exist")], str(path))
-    if not os.access(path if path.exists() and not path.is_file() else folder, os.W_OK):
-        raise InputError([Problem("", "cannot be written: permission denied")], str(path))
+    try:
+        target = Path(os.path.realpath(path))  # a symbolic link that leads nowhere stands for a new file there
+        if target.is_dir():
+            raise InputError([Problem("", "cannot be written: it is a folder")], str(path))
+        if any(each is not None and target.is_file() and each.is_file() and target.samefile(each) for each in inputs):
+            raise InputError([Problem("--output", "must be another file than the one that is read", repr(str(path)))])
+        if not target.parent.is_dir():
+            raise InputError([Problem("", "cannot be written: its folder does not exist")], str(path))
+        if not os.access(path if path.exists() and not path.is_file() else target.parent, os.W_OK):
+            raise InputError([Problem("", "cannot be written: permission denied")], str(path))
+        target.lstat()  # a name may be too long without being there
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unwritable(str(path), error) from None
+
+
+def is_standard_output(path: Path) -> bool:
+    """Whether *path* and standard output are one file, so that what is written to both gets mixed or lost."""
+    try:
+        there, here = path.stat(), os.fstat(1)
+        return os.path.samestat(there, here) and not os.path.samestat(there, os.stat(os.devnull))
+    except OSError:
+        return False
 
 
 def note(text: str) -> None:
@@ -170,7 +195,19 @@ def note(text: str) -> None:
         try:
             print(printable(text), file=sys.stderr, flush=True)
         except OSError:
-            return
+            discard(sys.stderr)
+
+
+def discard(stream: IO[str]) -> None:
+    """Let a stream that cannot be written to swallow what is still in its buffer, with which Python's exit would fail.
+
+    Without a descriptor of its own, as in a test, it has no such buffer.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        number = stream.fileno()
+        empty = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(empty, number)
+        os.close(empty)
 
 
 def _json(document: Any, *, compact: bool, ensure_ascii: bool) -> str:
@@ -182,7 +219,3 @@ def _unwritable(source: str, error: OSError) -> Exception:
     from coplace.instances.errors import InputError, Problem
 
     return InputError([Problem("", f"cannot be written: {error.strerror or error}")], source)
-
-
-def _ignored(value: object) -> None:
-    return None

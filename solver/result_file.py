@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
 
-from coplace.instances.base import Name, Record
+from coplace.instances.base import Name, Number, Record
 from coplace.instances.consistency import near
 from coplace.instances.errors import InputError, Problem, shorten
 from coplace.instances.instance import VERSION
@@ -38,10 +40,16 @@ class ResultFile:
     goal: Goal | None = None
 
 
+def _hexadecimal(text: str) -> str:
+    if not re.fullmatch("[0-9a-f]{64}", text):
+        raise PydanticCustomError("sha256", "must be a SHA-256: 64 hexadecimal digits 0 to 9, a to f")
+    return text
+
+
 class _About(Record):
     """What a result says about its instance."""
 
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    sha256: Annotated[str, AfterValidator(_hexadecimal)] | None = None
     goal: Goal | None = None
 
 
@@ -49,7 +57,7 @@ class _Document(Record):
     """The part of a result that is read."""
 
     plan: dict[Name, Allocation]
-    objective: float | None = None
+    objective: Number | None = None
     instance: _About = _About()
 
 

@@ -87,7 +87,9 @@ def test_json_says_all_that_is_known(folder: Path) -> None:
     assert document == {
         "feasible": True,
         "violations": [],
+        "goal": "jct",
         "objective": document["stated_objective"],
+        "stated_goal": "jct",
         "stated_objective": made()["objective"],
         "same_instance": True,
         "moved": [],
@@ -153,7 +155,24 @@ def test_a_plan_is_scored_for_the_goal_it_was_made_for(folder: Path) -> None:
     code, out, errors = run("pair.json", "plan.json")
     assert (code, errors) == (0, "")
     assert "for goal fairness, as the file states" in out
+
+
+def test_a_plan_may_be_scored_for_another_goal_than_it_was_made_for(folder: Path) -> None:
+    """``--goal`` was taken for the goal of the hash and of the stated objective, so that a right plan was called
+    that of another instance, and contradicted.
+    """
+    write("plan.json", made())
+    code, out, errors = run("pair.json", "plan.json", "--goal", "fairness")
+    assert (code, errors) == (0, "")
+    assert f"for goal fairness; the file states {made()['objective']:.9g} for goal jct\n" in out
+    document = json.loads(run("pair.json", "plan.json", "--goal", "fairness", "--json")[1])
+    assert (document["goal"], document["stated_goal"], document["same_instance"]) == ("fairness", "jct", True)
+    write("plan.json", made(objective=1.0))
+    assert run("pair.json", "plan.json", "--goal", "fairness")[0] == 0
     assert run("pair.json", "plan.json", "--goal", "jct")[0] == 3
+    write("plan.json", {"plan": GOOD, "objective": 1.0})  # made for the goal of the instance, since it names none
+    assert run("pair.json", "plan.json", "--goal", "fairness")[0] == 0
+    assert run("pair.json", "plan.json")[0] == 3
 
 
 def test_what_a_result_says_beside_the_tasks_is_not_trusted(folder: Path) -> None:
@@ -181,6 +200,9 @@ def test_what_a_result_says_beside_the_tasks_is_not_trusted(folder: Path) -> Non
         ({"ring-a": {"task": {"worker": {"big": 1}}, "tasks": {}}}, "ring-a.task: unknown key; did you mean tasks?"),
         ({"plan": {"ring-a": {}}}, "plan.ring-a.tasks: is missing"),
         ({"plan": {}, "objective": "much"}, "objective: must be a number; found 'much'"),
+        ({"plan": {}, "objective": "13"}, "objective: must be a number; found '13'"),
+        ({"plan": {}, "instance": {"sha256": "abc"}}, "instance.sha256: must be a SHA-256: 64 hexadecimal digits 0 to "
+         "9, a to f; found 'abc'"),
         ({"plan": {}, "instance": {"goal": "jtc"}}, "instance.goal: must be one of jct, throughput, fairness, "
          "makespan, deadline; found 'jtc'; did you mean jct?"),
     ],

@@ -81,7 +81,8 @@ def ending(instance: Instance, result: Result, page: Page) -> Table:
     allowed = f" (allowed: {budget:,})" if budget is not None else ""
     grid.add_row("moves", Text(f"{counted(len(result.moved), 'running job')} moved, resized or stopped{allowed}"))
     found = f"found by {result.found_by}, {duration(result.wall_seconds)} in all"
-    grid.add_row("ended", Text(f"{_REASONS[result.reason]}; {found}"))
+    detail = "" if result.detail is None else f" ({printable(result.detail)})"
+    grid.add_row("ended", Text(f"{_REASONS[result.reason]}{detail}; {found}"))
     return grid
 
 
