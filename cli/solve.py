@@ -71,10 +71,8 @@ def solve(
         _check_backend(backend)
         out.check_target(output, file)
         if output is not None and out.is_standard_output(output):
-            mend = "leave it out: the plan is printed there anyway, with --json as an object"
-            raise InputError(
-                [Problem("--output", "must be another file than standard output", repr(str(output)), mend)]
-            )
+            rule, mend = "must be another file than standard output", "leave it out: the plan is printed there anyway"
+            raise InputError([Problem("--output", rule, repr(str(output)), mend)])
         _check_model_target(model, file, output)
         instance = with_goal(read_instance(file), goal)
         if model is not None:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: at once while reading, with the best plan so far while solving.
+"""Ctrl-C, SIGTERM and SIGHUP: at once while reading, with the best plan so far while solving.
 
 The subprocesses are waited for by what they do (open a pipe, write to a terminal), never by time.
 """
@@ -33,7 +33,8 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and terminal
 
 def hear_signals() -> None:
     """A background job of a shell, as these tests may be, ignores Ctrl-C, and its children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def start(*arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
@@ -44,8 +45,10 @@ def start(*arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
 def handlers() -> Iterator[None]:
     """Ctrl-C as Python handles it, whoever has started these tests."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    hang_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGHUP, hang_up)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +68,7 @@ def read_until(terminal: int, text: bytes, seconds: float = 60) -> bytes:
     return read
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_solving_ends_with_the_best_plan_so_far(
     number: signal.Signals, large: Path, tmp_path: Path
 ) -> None:
@@ -102,15 +105,45 @@ def test_a_signal_while_solving_ends_with_the_best_plan_so_far(
     assert report.objective == stated.objective
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_reading_ends_at_once_without_a_word(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("command", [["solve"], ["check"], ["import", "openb"]], ids=" ".join)
+def test_a_signal_while_reading_ends_at_once_without_a_word(
+    number: signal.Signals, command: list[str], tmp_path: Path
+) -> None:
     pipe = tmp_path / "instance.json"
     os.mkfifo(pipe)
-    with start("solve", str(pipe), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    arguments = [*command, str(pipe), *(["none.json"] if command == ["check"] else [])]
+    with start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         with pipe.open("wb"):  # opens as soon as the other side reads
             process.send_signal(number)
             out, errors = process.communicate(timeout=60)
         assert (process.returncode, out, errors) == (130, b"", b"")
+
+
+STALLED = """
+import os, sys, coplace.instances.files as files
+replace = os.replace
+def stalled(*paths):
+    print(paths[0], flush=True)
+    sys.stdin.read()
+files.os.replace = stalled
+from coplace.cli.main import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_writing_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) -> None:
+    """SIGTERM and SIGHUP ended Python on the spot, and the temporary file stayed."""
+    command = [sys.executable, "-c", STALLED, "generate", "ps-mix", "-o", str(tmp_path / "i.json")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, preexec_fn=hear_signals, **pipes) as process:  # type: ignore[call-overload]
+        temporary = Path(os.fsdecode(process.stdout.readline().strip()))
+        assert list(tmp_path.iterdir()) == [temporary]
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, b"")
+    assert list(tmp_path.iterdir()) == []
 
 
 def interrupting(*numbers: signal.Signals) -> Callable[..., Any]:
@@ -130,6 +163,7 @@ def interrupting(*numbers: signal.Signals) -> Callable[..., Any]:
     [
         ([signal.SIGINT], 0),
         ([signal.SIGTERM], 0),
+        ([signal.SIGHUP], 0),
         ([signal.SIGINT, signal.SIGINT], 130),
         ([signal.SIGTERM, signal.SIGINT], 130),
         ([signal.SIGTERM, signal.SIGTERM], 0),

@@ -8,6 +8,7 @@ difference before committing it:
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -26,8 +27,11 @@ import coplace
 from coplace.cli.app import app
 from coplace.cli.output import ASCII, UNICODE, Symbols
 from coplace.cli.report import report
+from coplace.formulations.columns import column_set
 from coplace.formulations.evaluate import evaluate
+from coplace.formulations.mip import MipModel
 from coplace.instances import Instance, Plan, parse_instance, read_instance
+from coplace.instances.files import write_atomically
 from coplace.solver import Pending, Result, check
 from coplace.solver.result_file import read_plan
 
@@ -117,9 +121,9 @@ def result_of(instance: Instance, plan: dict[str, Any], pending: tuple[Pending, 
     assert checked.feasible, checked.violations
     fields: dict[str, Any] = {
         "status": "feasible", "reason": "finished", "objective": checked.objective, "bound": None, "gap": None,
-        "certified_gap": None, "wall_seconds": 0.5, "method": "auto", "found_by": "greedy", "seed": 0, "plan": planned,
-        "jobs": evaluate(instance, planned).jobs, "pending": pending, "moved": checked.moved, "displaced": (),
-        "instance_sha256": "0" * 64,
+        "certified_gap": None, "detail": None, "wall_seconds": 0.5, "method": "auto", "found_by": "greedy", "seed": 0,
+        "plan": planned, "jobs": evaluate(instance, planned).jobs, "pending": pending, "moved": checked.moved,
+        "displaced": (), "instance_sha256": "0" * 64,
     }  # fmt: skip
     return Result(**fields | more)
 
@@ -238,11 +242,20 @@ def test_stopped_jobs_are_never_cut() -> None:
     assert "No job runs, 30 wait (30 of them ran until now)." in text
 
 
-def test_a_name_cannot_steer_the_terminal() -> None:
-    instance = instance_of(FRESH | {"jobs": [ring("evil\x9b31m\x7f")]})
-    text = shown(instance, result_of(instance, {"evil\x9b31m\x7f": at(("big", 1))}))
+def test_what_a_solver_says_cannot_steer_the_terminal() -> None:
+    """Names cannot hold such characters; words of a failed solver, names of files and groups of digits may."""
+    text = busy(reason="backend_failure", detail="evil\x9b31m\x7f")
     assert "evil\\x9b31m\\x7f" in text
     assert "\x9b" not in text
+
+
+def test_the_report_says_what_failed() -> None:
+    text = busy(140, reason="backend_failure", detail="cpsat: the solver process ended by signal SIGSEGV")
+    assert "ended      a solver failed (cpsat: the solver process ended by signal SIGSEGV); found by greedy" in text
+
+
+def test_the_report_gives_bound_and_gap_in_percent() -> None:
+    assert "\nbound      9.25; gap 1.2 %\n" in busy(bound=9.25, gap=0.01234)
 
 
 def test_an_empty_instance_has_a_report() -> None:
@@ -313,6 +326,147 @@ def test_an_existing_result_is_replaced(tmp_path: Path) -> None:
     path.write_text("old", encoding="utf-8")
     assert CliRunner().invoke(app, ["solve", FIVE_LINES, "-o", str(path)]).exit_code == 0
     assert read_plan(path).objective is not None
+
+
+def test_a_plan_that_cannot_be_written_is_printed_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file was written first, so that an error there lost what had been solved for minutes."""
+
+    def full(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("coplace.instances.files.os.replace", full)
+    path = tmp_path / "result.json"
+    done = CliRunner().invoke(app, ["solve", FIVE_LINES, "--method", "greedy", "--json", "-o", str(path)])
+    assert done.exit_code == 2
+    assert done.stderr == f"coplace: {path}: cannot be written: No space left on device\n"
+    assert set(json.loads(done.stdout)["plan"]) == {"ring", "vgg", "small"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_of_any_length_and_links_are_written(tmp_path: Path) -> None:
+    """A name of 250 characters left no room for that of the temporary file; a link to a new file was refused late."""
+    long, link = tmp_path / ("r" * 250 + ".json"), tmp_path / "link.json"
+    link.symlink_to(tmp_path / "new.json")
+    for path in (long, link):
+        done = CliRunner().invoke(app, ["solve", FIVE_LINES, "--method", "greedy", "-o", str(path)])
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert read_plan(path).objective is not None
+    assert link.is_symlink()
+    assert sorted(tmp_path.iterdir()) == sorted([long, link, tmp_path / "new.json"])
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda folder: folder / ("r" * 300), "File name too long"),
+        (lambda folder: folder / Path("/".join(["d" * 99] * 50)), "File name too long"),
+        (lambda folder: link_to(folder / "gone" / "r.json", folder), "its folder does not exist"),
+        (lambda folder: link_to(folder, folder), "it is a folder"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_it_is_solved(
+    make: Callable[[Path], Path], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These were found out after the solve, or with a traceback."""
+    path = make(tmp_path)
+    monkeypatch.setattr("coplace.solver.solve", None)
+    done = CliRunner().invoke(app, ["solve", FIVE_LINES, "-o", str(path)])
+    assert (done.exit_code, done.stderr) == (2, f"coplace: {path}: cannot be written: {says}\n")
+
+
+def link_to(target: Path, folder: Path) -> Path:
+    (folder / "link.json").symlink_to(target)
+    return folder / "link.json"
+
+
+def test_files_get_the_mode_that_they_had_or_that_the_umask_gives(tmp_path: Path) -> None:
+    """The umask was read by setting it to 0, during which another thread's new files were open to everybody."""
+    new, old = tmp_path / "new.json", tmp_path / "old.json"
+    old.write_text("old")
+    old.chmod(0o640)
+    before = os.umask(0o027)
+    try:
+        for path in (new, old):
+            write_atomically(path, lambda file: file.write("{}"))
+            assert path.read_text() == "{}"
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (new, old)] == [0o640, 0o640]
+
+
+# --- options for the exact solver -----------------------------------------------------------------------------------
+
+
+def test_options_for_the_exact_solver_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def solve(instance: Instance, **options: Any) -> Result:
+        asked.update(options)
+        return result_of(instance, {})
+
+    monkeypatch.setattr("coplace.solver.solve", solve)
+    options = ("--method", "mip", "--backend", "cbc", "--replay", "--memory", "512")
+    assert CliRunner().invoke(app, ["solve", FIVE_LINES, *options]).exit_code == 0
+    assert (asked["backend"], asked["replay"], asked["memory_mib"], asked["time_limit"]) == ("cbc", True, 512, 10)
+    assert CliRunner().invoke(app, ["solve", FIVE_LINES]).exit_code == 0
+    assert (asked["backend"], asked["replay"], asked["memory_mib"]) == ("highs", False, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"), [("m.pb", b""), ("m.pbtxt", b""), ("m.mps", b"OBJSENSE"), ("m.lp", b"\\* coplace *\\")]
+)
+def test_the_model_is_written_whole_and_the_solve_goes_on(name: str, begins: bytes, tmp_path: Path) -> None:
+    path = tmp_path / name
+    done = CliRunner().invoke(app, ["solve", FIVE_LINES, "--method", "greedy", "--write-model", str(path)])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith("five-lines: ")
+    content = path.read_bytes()
+    assert content.startswith(begins)
+    assert len(content) > 1000
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_written_model_is_the_one_that_is_solved(tmp_path: Path) -> None:
+    import highspy
+
+    path = tmp_path / "m.mps"
+    done = CliRunner().invoke(
+        app, ["solve", FIVE_LINES, "--method", "mip", "--gap", "0", "--json", "--write-model", str(path)]
+    )
+    assert done.exit_code == 0
+    document = json.loads(done.stdout)
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.readModel(str(path))
+    highs.run()
+    instance = read_instance(FIVE_LINES)
+    scale = MipModel(column_set(instance)).scale
+    assert abs(highs.getInfo().objective_function_value) / scale == pytest.approx(document["objective"], rel=1e-6)
+
+
+def test_a_model_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments, message in (
+        (["--write-model", "m.txt"], "--write-model: the name of a model file ends in .pb or .pbtxt (CP-SAT), .mps or "
+         ".lp (MIP); found 'm.txt'"),
+        (["--write-model", "none/m.lp"], "none/m.lp: cannot be written: its folder does not exist"),
+        (["--write-model", "m.lp", "-o", "m.lp"], "--write-model: must be another file than --output; found 'm.lp'"),
+        (["--backend", "glpk"], "--backend: must be one of highs, cbc, scip, gurobi, cplex; found 'glpk'"),
+        (["--backend", "hihgs"], "--backend: must be one of highs, cbc, scip, gurobi, cplex; found 'hihgs'; did you "
+         "mean highs?"),
+    ):  # fmt: skip
+        done = CliRunner().invoke(app, ["solve", FIVE_LINES, *arguments])
+        assert (done.exit_code, done.stderr) == (2, f"coplace: {message}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_solvers_are_loaded_in_a_process_of_their_own() -> None:
+    script = (
+        f"import sys; sys.argv = ['coplace', 'solve', {FIVE_LINES!r}]; from coplace.cli.main import main; main(); "
+        "print(sorted({'ortools', 'pulp', 'highspy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
@@ -409,3 +563,36 @@ def test_a_full_disk_is_said() -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 2
     assert done.stderr == "coplace: standard output: cannot be written: No space left on device\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_plan_that_cannot_be_printed_is_written_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-c", RUN_CLI, "solve", FIVE_LINES, "--method", "greedy", "-o", str(path)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (
+        2, "coplace: standard output: cannot be written: No space left on device\n"
+    )  # fmt: skip
+    assert read_plan(path).objective is not None
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="there is no /dev/stdout")
+@pytest.mark.parametrize("options", [["--json"], []])
+@pytest.mark.parametrize("to_file", [False, True])
+def test_a_plan_is_not_printed_twice(options: list[str], to_file: bool, tmp_path: Path) -> None:
+    """``--json -o /dev/stdout`` printed two objects, which no reader of JSON takes; to a file, the first was lost."""
+    out = tmp_path / "out"
+    with out.open("wb") as file:
+        target = str(out) if to_file else "/dev/stdout"
+        command = [sys.executable, "-c", RUN_CLI, "solve", FIVE_LINES, *options, "-o", target]
+        done = subprocess.run(
+            command, stdout=file if to_file else subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert done.returncode == 2
+    assert not done.stdout
+    assert done.stderr == (
+        f"coplace: --output: must be another file than standard output; found {target!r}; "
+        "leave it out: the plan is printed there anyway\n"
+    )
+    assert out.read_bytes() == b""

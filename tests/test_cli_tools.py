@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -191,6 +192,7 @@ def test_kubernetes_options_reach_the_import(folder: Path) -> None:
         (["kubernetes", "nodes.csv"], "coplace: nodes.csv: "),
         (["kubernetes", "pods.json"], "coplace: pods.json: "),
         (["kubernetes", "nodes.json", "nodes.json"], "coplace: nodes.json: "),
+        (["kubernetes", "nodes.json", "--now", "0001-01-01T00:00:00"], "coplace: --now: must be a time of our era"),
         (["kubernetes", "nodes.json", "-o", "i"], "coplace: --output: the name of an instance file ends in .json, "),
     ],
 )
@@ -257,6 +259,44 @@ def test_wrong_commands_are_exit_code_2(arguments: list[str]) -> None:
     code, out, errors = run(*arguments)
     assert (code, out) == (2, "")
     assert errors
+
+
+PRINTED = [["--version"], ["--help"], ["solve", "--help"], ["import", "openb", "--help"], ["methods"]]
+
+
+def start(*arguments: str, **streams: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "import sys; from coplace.cli.main import main; sys.exit(main())", *arguments]
+    return subprocess.run(command, text=True, timeout=60, **streams)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("arguments", PRINTED, ids=" ".join)
+def test_a_full_disk_is_said_whatever_is_printed(arguments: list[str]) -> None:
+    """Version and help ended with a traceback."""
+    with Path("/dev/full").open("w") as full:
+        done = start(*arguments, stdout=full, stderr=subprocess.PIPE)
+    says = "coplace: standard output: cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, says)
+
+
+@pytest.mark.parametrize("arguments", PRINTED, ids=" ".join)
+def test_a_reader_of_help_that_goes_away_is_no_error(arguments: list[str]) -> None:
+    """``coplace --help | true`` was exit code 1."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = start(*arguments, stdout=writer, stderr=subprocess.PIPE)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("arguments", [["bogus"], [], ["solve"], ["solve", "none.yaml"]], ids=" ".join)
+def test_wrong_input_is_exit_code_2_even_where_it_cannot_be_said(arguments: list[str]) -> None:
+    """Exit code 1 is for defects, and 120 means nothing to anybody."""
+    with Path("/dev/full").open("w") as full:
+        assert start(*arguments, stdout=subprocess.PIPE, stderr=full).returncode == 2
 
 
 def test_the_version_and_help_load_no_heavy_library() -> None:

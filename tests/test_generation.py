@@ -150,6 +150,20 @@ def test_simpler_variants_differ_in_nothing_else(family: str) -> None:
     assert isinstance(generate(family, nodes=16, jobs=40, pressure=False, moves=False), Instance)
 
 
+@pytest.mark.parametrize("family", [None, 7, ["ps-mix"], "x" * 10_000])
+def test_what_is_no_family_is_refused(family: Any) -> None:
+    with pytest.raises(InputError, match=r"^family: must be a family of generated instances; found .{1,62}; known: "):
+        generate(family, nodes=4, jobs=4)
+
+
+@pytest.mark.parametrize("option", ["pressure", "moves"])
+@pytest.mark.parametrize("value", ["off", None, 0, "on"])
+def test_a_switch_is_a_flag(option: str, value: Any) -> None:
+    """``pressure="off"`` meant on."""
+    with pytest.raises(InputError, match=rf"^{option}: must be True or False; found {value!r}$"):
+        generate("ps-mix", nodes=4, jobs=4, **{option: value})
+
+
 def test_unknown_family_names_the_nearest() -> None:
     with pytest.raises(InputError, match=r"family: .*'ps-mx'; did you mean ps-mix\?"):
         generate("ps-mx", nodes=4, jobs=4)

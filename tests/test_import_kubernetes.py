@@ -152,6 +152,22 @@ def test_gpu_resource_and_type_label_can_be_chosen(tmp_path):
     assert (found.gpu, found.gpu_type) == (4, "tpu-v9")
 
 
+def test_a_gpu_resource_that_is_named_twice_counts_once(tmp_path):
+    """It doubled the GPUs of every node and pod."""
+    pending = pod("p", container(cpu="1", memory="1Gi", gpus="2"))
+    one = load(tmp_path, [node("n", gpus=4)], [pending], gpu_resources=("nvidia.com/gpu",))
+    two = load(tmp_path, [node("n", gpus=4)], [pending], gpu_resources=["nvidia.com/gpu", "nvidia.com/gpu"])
+    assert two.instance == one.instance
+    assert (two.instance.nodes[0].gpu, two.instance.jobs[0].worker.gpu) == (4, 2)
+
+
+@pytest.mark.parametrize("now", [datetime.min, datetime.max])
+def test_a_time_that_cannot_be_local_is_refused(tmp_path, now):
+    """``--now 0001-01-01T00:00:00`` ended with a traceback; where it can be turned into local time, it is one."""
+    with contextlib.suppress(InputError):
+        load(tmp_path, [node("n", gpus=4)], [pod("p", container(gpus="2"))], now=now)
+
+
 def test_gpus_without_a_label_are_of_type_gpu_and_missing_ones_are_reported(tmp_path):
     machine = node("n")
     machine["status"]["allocatable"]["amd.com/gpu"] = "7"

@@ -95,4 +95,5 @@ def _bound(result: Result) -> str:
 
 
 def _share(gap: float) -> str:
-    return f"{100 * gap:.2g} %"
+    """A gap in percent; one that is next to nothing is rounded up, so that it is not called 0."""
+    return f"{max(100 * gap, 1e-4) if gap else 0:.2g} %"

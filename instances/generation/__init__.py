@@ -52,7 +52,8 @@ def generate(
     problems = []
     if not isinstance(family, str) or family not in FAMILIES:
         rule = "must be a family of generated instances"
-        problems.append(Problem("family", rule, shorten(family), nearest(str(family), FAMILIES)))
+        mend = nearest(family if isinstance(family, str) else "", FAMILIES)
+        problems.append(Problem("family", rule, shorten(family), mend))
     for option, value, low, high in (
         ("nodes", nodes, 1, MAX_NODES),
         ("jobs", jobs, 1, MAX_JOBS),
