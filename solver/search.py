@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -105,8 +106,8 @@ class Search:
                 self.distrust(f"{self.rung}: a plan exceeds the bound {self.bound:.9g} that was claimed before")
 
     def bounded(self, bound: float) -> bool:
-        """Take an upper bound; False, and nothing taken, if the best plan exceeds it."""
-        if not self._holds(bound):
+        """Take an upper bound; False, and nothing taken, if the best plan exceeds it or it is no finite number."""
+        if not math.isfinite(bound) or not self._holds(bound):
             return False
         if self.bound is None or bound < self.bound:
             self.bound = max(bound, self.objective)

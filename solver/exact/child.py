@@ -9,38 +9,70 @@ from __future__ import annotations
 import os
 import pickle
 import resource
+import signal
 import sys
+import threading
+import time
 from typing import BinaryIO
 
 from coplace.solver.exact.task import Ended, Event, Task
 
+WATCH_SECONDS = 0.5
+"""How often a child looks whether its parent is still there."""
+
 
 def main(memory_mib: int) -> None:
-    """Serve tasks until the input ends, within *memory_mib* of address space (0 = no limit)."""
+    """Serve tasks until the input ends or the parent is gone, within *memory_mib* of address space (0 = no limit)."""
     tasks = os.fdopen(os.dup(0), "rb")
     events = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     if memory_mib:
-        resource.setrlimit(resource.RLIMIT_AS, (memory_mib << 20, memory_mib << 20))
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        limit = memory_mib << 20
+        resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     while True:
         try:
             task = pickle.load(tasks)
         except EOFError:
             return
+        except Exception as error:  # where the next task would begin is unknown then
+            _say(events, _failure(error))
+            return
         _say(events, _serve(task, events))
 
 
-def _serve(task: Task, events: BinaryIO) -> Ended:
-    from coplace.solver.exact.staged import Staged
+def _end_with(parent: int) -> None:
+    """Kill this process and the solvers that it has started once *parent* is gone.
 
+    Between tasks the end of the input says so; during a search, which may last long, nothing else does. Linux could
+    send a signal, but already when the thread ends that started us.
+    """
+    while os.getppid() == parent:
+        time.sleep(WATCH_SECONDS)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _serve(task: Task, events: BinaryIO) -> Ended:
     try:
+        from coplace.solver.exact.staged import Staged
+
         return Staged(task, lambda event: _say(events, event)).run()
-    except MemoryError:
-        return Ended("memory", "out of memory")
     except Exception as error:
-        return Ended("failure", f"{type(error).__name__}: {error}")
+        return _failure(error)
+
+
+def _failure(error: Exception) -> Ended:
+    """Whether it was memory. Libraries that cannot be mapped for lack of it say so in words only."""
+    words = f"{type(error).__name__}: {error}"
+    signs = ("cannot allocate memory", "failed to map segment", "can't start new thread", "bad_alloc")
+    if isinstance(error, MemoryError) or any(sign in words.lower() for sign in signs):
+        return Ended("memory", words if str(error) else "out of memory")
+    return Ended("failure", words)
 
 
 def _say(events: BinaryIO, event: Event) -> None:

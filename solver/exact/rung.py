@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import closing
+
 from coplace.formulations.columns import column_set
-from coplace.solver.exact.task import Bounded, Ended, Found, Task
+from coplace.solver.exact.task import Bounded, Ended, Event, Found, Task
 from coplace.solver.exact.worker import Worker
 from coplace.solver.search import InfeasiblePlanError, Search
 
@@ -35,27 +38,35 @@ def exact(search: Search, backend: str) -> None:
 
 
 def _listen(search: Search, worker: Worker, task: Task) -> None:
-    for event in worker.solve(task, search.interrupted):
-        match event:
-            case Found(plan):
-                try:
-                    search.offer(plan)
-                except InfeasiblePlanError as error:
-                    search.distrust(f"{task.backend}: {error}")
-                    worker.close()
-                    return
-            case Bounded(bound):
-                if not search.bounded(bound + task.columns.error):
-                    search.distrust(
-                        f"{task.backend}: bound {bound:.9g} is below the objective of a plan that was checked"
-                    )
-                    worker.close()
-                    return
-            case Ended("done"):
+    with closing(worker.solve(task, search.interrupted)) as events:  # which ends a child that is not done
+        for event in events:
+            wrong = _take(search, task, event)
+            if wrong:
+                search.distrust(f"{task.backend}: {wrong}")
                 return
-            case Ended("time"):
-                search.cut_short()
-            case Ended("memory", words):
-                search.reason, search.detail = "memory", f"{task.backend}: {words}"
-            case Ended(_, words):
-                search.distrust(f"{task.backend}: {words}")
+
+
+def _take(search: Search, task: Task, event: Event) -> str:
+    """Note what *event* says; what is wrong with it, if anything."""
+    match event:
+        case Found(plan):
+            claimed = search.bound
+            try:
+                search.offer(plan)
+            except InfeasiblePlanError as error:
+                return str(error)
+            if claimed is not None and search.bound is None:
+                return f"bound {claimed:.9g} is below the objective of a plan that it found later"
+        case Bounded(bound):
+            if not math.isfinite(bound):
+                return f"{bound} is no bound"
+            if not search.bounded(bound):
+                return f"bound {bound:.9g} is below the objective of a plan that was checked"
+        case Ended("time", words):
+            search.cut_short()
+            search.detail = f"{task.backend}: {words}" if words else None
+        case Ended("memory", words):
+            search.reason, search.detail = "memory", f"{task.backend}: {words}"
+        case Ended("failure", words):
+            return words
+    return ""

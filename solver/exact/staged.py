@@ -51,7 +51,7 @@ class Staged:
 
     def run(self) -> Ended:
         """Solve; the last event."""
-        total = sum(len(choices.columns) for choices in self.task.columns.jobs)
+        total = sum(len(choices.columns) + len(choices.lines) for choices in self.task.columns.jobs)
         if total <= FEW_COLUMNS and self.task.backend != PRICES_ONLY:
             return self._whole(self.task.columns)
         relaxation = Relaxation(self.task.columns)
@@ -69,6 +69,8 @@ class Staged:
                 break
             if threshold > last:
                 solution = self._solve(self._within(prices, threshold), share * self._left())
+                if solution.status == "infeasible":
+                    return self._wrongly_infeasible()
                 if solution.bound is not None:
                     # a plan with a column that was left out falls short of the bound by more than the threshold
                     self._bounded(max(solution.bound, prices.bound - threshold))
@@ -83,11 +85,14 @@ class Staged:
             return Ended("time")
         solution = self._solve(columns, self._left())
         if solution.status == "infeasible":
-            return Ended("failure", f"{self.task.backend} calls a problem infeasible that has a plan")
+            return self._wrongly_infeasible()
         if solution.bound is not None:
             # plans without the columns that were dropped, or the incumbent
             self._bounded(max(solution.bound, self.objective))
         return Ended("done" if self._done() or solution.status == "optimal" else "time")
+
+    def _wrongly_infeasible(self) -> Ended:
+        return Ended("failure", "the solver calls a problem infeasible that has a plan")
 
     def _solve(self, columns: ColumnSet, seconds: float) -> Solution:
         task = self.task
@@ -119,15 +124,17 @@ class Staged:
         return solution
 
     def _within(self, prices: Prices, threshold: float) -> ColumnSet:
-        """The columns whose shortfall is at most *threshold* (a hair more for rounding), and those of the best plan."""
+        """The choices whose shortfall is at most *threshold* (a hair more for rounding), and those of the best plan."""
         allowed = threshold + 1e-9 * abs(prices.bound)
         keep = [shortfall <= allowed for shortfall in prices.shortfall]
+        lines = [shortfall <= allowed for shortfall in prices.line_shortfall]
         for j, choices in enumerate(self.task.columns.jobs):
             allocation = self.plan.get(choices.job.name)
             if allocation is not None:
                 shape = self.task.columns.shape_of(allocation)
                 keep[j] |= np.array([column[:5] == shape for column in choices.columns], dtype=bool)
-        return self.task.columns.restricted([mask.tolist() for mask in keep])
+                lines[j] |= np.array([line.allows(shape) for line in choices.lines], dtype=bool)
+        return self.task.columns.restricted([mask.tolist() for mask in keep], [mask.tolist() for mask in lines])
 
     def _found(self, plan: Plan) -> bool:
         """Hand on a better plan; whether it is good enough."""
@@ -152,5 +159,5 @@ class Staged:
 
 def _threshold(prices: Prices, columns: int) -> float:
     """The shortfall that about so many columns stay within."""
-    shortfall = np.concatenate(prices.shortfall)
+    shortfall = np.concatenate([*prices.shortfall, *prices.line_shortfall])
     return float(np.partition(shortfall, columns)[columns]) if columns < shortfall.size else float("inf")
