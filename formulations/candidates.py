@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -34,13 +34,13 @@ class Candidates:
     """
 
     job: NDArray[np.int32]
-    gpu_type: NDArray[np.int16]
+    gpu_type: NDArray[np.int32]
     workers: NDArray[np.int32]
     servers: NDArray[np.int32]
     worker_profile: NDArray[np.int8]
     ps_profile: NDArray[np.int8]
     span: NDArray[np.int32]
-    level: NDArray[np.int8]
+    level: NDArray[np.int32]
     ps_memory: NDArray[np.int64]
     speed: NDArray[np.float64]
     value: NDArray[np.float64]
@@ -64,7 +64,7 @@ def candidates(instance: Instance, scoring: Scoring | None = None, *, prune: boo
       dominating column by dropping tasks, and dropping tasks never raises span, pressure or the use of a quota.
     """
     scoring = scoring or Scoring(instance)
-    nodes = NodeArrays(instance)
+    nodes = scoring.nodes
     parts = [_job_columns(scoring, nodes, j, prune) for j in range(len(instance.jobs))]
     return _concatenate(parts)
 
@@ -76,13 +76,13 @@ def _concatenate(parts: Sequence[Candidates]) -> Candidates:
 
 _NONE = Candidates(
     job=np.zeros(0, np.int32),
-    gpu_type=np.zeros(0, np.int16),
+    gpu_type=np.zeros(0, np.int32),
     workers=np.zeros(0, np.int32),
     servers=np.zeros(0, np.int32),
     worker_profile=np.zeros(0, np.int8),
     ps_profile=np.zeros(0, np.int8),
     span=np.zeros(0, np.int32),
-    level=np.zeros(0, np.int8),
+    level=np.zeros(0, np.int32),
     ps_memory=np.zeros(0, np.int64),
     speed=np.zeros(0, np.float64),
     value=np.zeros(0, np.float64),
@@ -142,13 +142,13 @@ def _job_columns(scoring: Scoring, nodes: NodeArrays, j: int, prune: bool) -> Ca
     speeds = speed.reshape(-1)[flat]
     return Candidates(
         job=np.full(len(speeds), j, dtype=np.int32),
-        gpu_type=np.array([t for _, t in types], dtype=np.int16)[chosen[0]],
+        gpu_type=np.array([t for _, t in types], dtype=np.int32)[chosen[0]],
         worker_profile=chosen[1].astype(np.int8),
         ps_profile=chosen[2].astype(np.int8),
         workers=w[chosen[3]].astype(np.int32),
         servers=p[chosen[4]].astype(np.int32),
         span=spans[chosen[6]].astype(np.int32),
-        level=chosen[5].astype(np.int8),
+        level=chosen[5].astype(np.int32),
         ps_memory=memory[chosen[2], chosen[3], chosen[4]],
         speed=speeds,
         value=scoring.value(j, speeds, kept=False),
@@ -171,10 +171,11 @@ def _level(capacities: NDArray[np.int64], intensity: int) -> int:
     return int(np.searchsorted(capacities, intensity))
 
 
-def _servers_fit(job: Job, memory: NDArray[np.int64], limits: list[HostLimits]) -> NDArray[np.bool_]:
+def _servers_fit(job: Job, memory: NDArray[np.int64], limits: Iterable[HostLimits]) -> NDArray[np.bool_]:
     """Whether one server fits some node, by [ps profile, w, p]."""
     if job.ps is None:
         return np.ones(memory.shape, dtype=bool)
+    limits = list(limits)
     cpu = max(int(limit.free[1]) for limit in limits)
     largest = max(int(limit.free[2]) for limit in limits)
     calm = max(int(limit.capacities[-1]) for limit in limits) >= job.ps.intensity

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from coplace.formulations.rules import STRUCTURE, Occupancy, job_violations, speed_of
+from coplace.formulations.rules import STRUCTURE, Occupancy, Violation, job_violations, speed_of
 from coplace.formulations.scoring import Scoring
 from coplace.instances.instance import Instance
-from coplace.instances.plan import WORKER, Plan
+from coplace.instances.job import Job
+from coplace.instances.plan import WORKER, Allocation, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +59,26 @@ def evaluate(instance: Instance, plan: Plan, scoring: Scoring | None = None) -> 
     planned = [(job, plan[job.name]) for job in instance.jobs if job.name in plan]
     for job, allocation in planned:
         occupancy.add(job, allocation)
+    sound = [(job, allocation) for job, allocation in planned if runs(job_violations(scoring, job, allocation))]
+    return outcomes(scoring, occupancy, sound)
+
+
+def runs(violations: Iterable[Violation]) -> bool:
+    """Whether a job whose own tasks break those rules counts as running something."""
+    return not any(violation.rule in STRUCTURE or violation.rule == "speed" for violation in violations)
+
+
+def outcomes(scoring: Scoring, occupancy: Occupancy, planned: Iterable[tuple[Job, Allocation]]) -> Evaluation:
+    """Score the jobs *planned*, whose allocations have a speed, on nodes as full as *occupancy* says."""
+    instance = scoring.instance
     top = len(scoring.levels) - 1
-    outcomes = {}
+    found = {}
     for job, allocation in planned:
-        if any(v.rule in STRUCTURE or v.rule == "speed" for v in job_violations(scoring, job, allocation)):
-            continue
         j = scoring.index[job.name]
         level = min(top, max(occupancy.level(name) for name in allocation.nodes))
         speed = speed_of(scoring, job, allocation, level)
         kept = allocation.same_as(job.current)
-        outcomes[job.name] = JobOutcome(
+        found[job.name] = JobOutcome(
             gpu_type=instance.node[next(iter(allocation.tasks[WORKER]))].gpu_type,
             workers=allocation.workers,
             servers=allocation.servers,
@@ -78,4 +90,4 @@ def evaluate(instance: Instance, plan: Plan, scoring: Scoring | None = None) -> 
             weight=scoring.weights[j],
             kept=kept,
         )
-    return Evaluation(math.fsum(outcome.value for outcome in outcomes.values()), outcomes)
+    return Evaluation(math.fsum(outcome.value for outcome in found.values()), found)

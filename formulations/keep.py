@@ -12,9 +12,15 @@ def keep_current(instance: Instance, scoring: Scoring | None = None) -> Plan:
     """What runs now, less the jobs that lost capacity or a tightened rule has ended.
 
     Jobs are kept one after the other as long as no rule breaks: pinned ones first, then by falling own weight, then in
-    the order of the instance.
+    the order of the instance. *scoring* remembers the answer.
     """
     scoring = scoring or Scoring(instance)
+    if scoring.kept is None:
+        scoring.kept = _keep_current(instance, scoring)
+    return scoring.kept
+
+
+def _keep_current(instance: Instance, scoring: Scoring) -> Plan:
     running = sorted((job for job in instance.jobs if job.running), key=lambda job: (not job.pinned, -job.weight))
     occupancy = Occupancy(scoring)
     kept = {}

@@ -44,16 +44,28 @@ def _reference(job: Job, cluster: set[str], lowest: float, model: SpeedModel) ->
     counts = _doubling(low, high)
     best = _best_speeds(job, types, counts, lowest, model)
     if best[0] <= 0:  # a table with a gap at the smallest count
-        every = list(range(low, high + 1))
-        with_speed = np.flatnonzero(_best_speeds(job, types, every, lowest, model) > 0)
-        if not with_speed.size:
+        first = _first_with_speed(job, types, range(low, high + 1), lowest, model)
+        if first is None:
             return Reference(0, 0.0)
-        counts = _doubling(every[with_speed[0]], high)
+        counts = _doubling(first, high)
         best = _best_speeds(job, types, counts, lowest, model)
     measured = np.flatnonzero(best > 0)[1:]
     running_best = np.maximum.accumulate(best)
     growth = tuple(counts[i] for i in measured), tuple(float(running_best[i]) for i in measured)
     return Reference(counts[0], float(best[0]), *growth)
+
+
+def _first_with_speed(job: Job, types: list[int], counts: range, lowest: float, model: SpeedModel) -> int | None:
+    """The smallest of *counts* that has a speed; looks at a few at a time, since there may be very many."""
+    for start in range(0, len(counts), _AT_A_TIME):
+        some = list(counts[start : start + _AT_A_TIME])
+        with_speed = np.flatnonzero(_best_speeds(job, types, some, lowest, model) > 0)
+        if with_speed.size:
+            return some[int(with_speed[0])]
+    return None
+
+
+_AT_A_TIME = 64
 
 
 def _doubling(low: int, high: int) -> list[int]:

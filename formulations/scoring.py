@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
+from coplace.formulations.hosts import NodeArrays
 from coplace.formulations.pressure import levels
 from coplace.formulations.reference import references
 from coplace.formulations.speed import SpeedModel, StatedSpeeds
@@ -11,6 +14,7 @@ from coplace.formulations.speed.contract import Numbers
 from coplace.formulations.weights import job_weights
 from coplace.instances.instance import Instance
 from coplace.instances.job import Job
+from coplace.instances.plan import Plan
 
 MIN_HORIZON_SECONDS = 900.0
 """Shortest time that a decision is expected to last when only experience tells."""
@@ -23,22 +27,30 @@ class Scoring:
         instance: what is scored.
         model: the speed model.
         levels: τ of each pressure level.
-        reference: v0 in samples/s.
+        references: w0, v0 and the growth from there.
+        reference, reference_workers: v0 in samples/s, and w0.
         weights: λ.
         index: job name → position.
+        kept: what keep-current keeps, once it has been asked; to be read only.
     """
 
     def __init__(self, instance: Instance, model: SpeedModel | None = None) -> None:
         self.instance = instance
         self.model: SpeedModel = model or StatedSpeeds()
         self.levels = levels(instance)
-        found = references(instance, self.model)
+        self.references = found = references(instance, self.model)
         self.reference_workers = [reference.workers for reference in found]
         self.reference = [reference.speed for reference in found]
         self.weights = [float(weight) for weight in job_weights(instance, found)]
         self.index = {job.name: j for j, job in enumerate(instance.jobs)}
+        self.kept: Plan | None = None
         self._horizon = [horizon_seconds(instance, job) for job in instance.jobs]
         self._scale = [self._utility_scale(job, v0) for job, v0 in zip(instance.jobs, self.reference, strict=True)]
+
+    @cached_property
+    def nodes(self) -> NodeArrays:
+        """The nodes as arrays."""
+        return NodeArrays(self.instance)
 
     def effective(self, j: int, speed: Numbers, kept: bool) -> Numbers:
         """e in samples/s: the mean speed over the expected time, restart included. Scalar or array like *speed*.

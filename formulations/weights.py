@@ -73,9 +73,13 @@ def _flow_time_weights(
 def _relative_sizes(
     instance: Instance, references: Sequence[Reference], runnable: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """W/v0 over its mean: longest first."""
-    sizes = np.array(
-        [size(job, ref) if ok else 0.0 for job, ref, ok in zip(instance.jobs, references, runnable, strict=True)]
-    )
-    mean = float(sizes[runnable].mean()) if runnable.any() else 0.0
-    return sizes / (mean or 1.0)
+    """W/v0 over its mean: longest first. A job of unknown length counts as one of mean length: 1.
+
+    The service attained would not do: it is 0 for a job that has not run, which would then be worth nothing.
+    """
+    known = np.array([job.remaining is not None for job in instance.jobs], dtype=bool) & runnable
+    weights = np.ones(len(instance.jobs))
+    if known.any():
+        sizes = np.array([size(instance.jobs[j], references[j]) for j in np.flatnonzero(known).tolist()])
+        weights[known] = sizes / (float(sizes.mean()) or 1.0)
+    return weights

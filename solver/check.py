@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coplace.formulations.evaluate import evaluate
+from coplace.formulations.evaluate import outcomes, runs
 from coplace.formulations.keep import displaced
 from coplace.formulations.rules import Occupancy, Violation, cordon_violations, is_moved, job_violations
 from coplace.formulations.scoring import Scoring
@@ -43,10 +43,14 @@ def check(instance: Instance, plan: Plan, scoring: Scoring | None = None) -> Che
     occupancy = Occupancy(scoring)
     forced = displaced(instance, scoring)
     moved = []
+    sound = []
     for job in instance.jobs:
         allocation = plan.get(job.name)
         if allocation is not None:
-            violations += job_violations(scoring, job, allocation)
+            own = list(job_violations(scoring, job, allocation))
+            if runs(own):
+                sound.append((job, allocation))
+            violations += own
             violations += cordon_violations(scoring, job, allocation)
             occupancy.add(job, allocation)
         if is_moved(job, allocation, forced):
@@ -59,4 +63,4 @@ def check(instance: Instance, plan: Plan, scoring: Scoring | None = None) -> Che
     if budget is not None and len(moved) > budget:
         message = f"{len(moved)} running jobs are moved, allowed are {budget}: {', '.join(moved[:8])}"
         violations.append(Violation("move-budget", message, amount=len(moved), limit=budget))
-    return CheckReport(tuple(violations), evaluate(instance, plan, scoring).objective, tuple(moved))
+    return CheckReport(tuple(violations), outcomes(scoring, occupancy, sound).objective, tuple(moved))

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from coplace.solver.options import Lacking, Options, OptionTables
 from coplace.solver.packing import Packer, Shortage
 from coplace.solver.placement import Placement, Shape
-from coplace.solver.state import State
+from coplace.solver.smallest import SmallestShapes
+from coplace.solver.state import Effect, State
 
 PATIENCE, LATER_PATIENCE = 5, 3
 """Failed steps in a row after which a job rests until the next climb; more cost time and gained little on ps-mix."""
 
-LEAST_GAIN = 1e-12
-"""Relative gain below which a step counts as none."""
+_UNBUILT = -1
+"""In place of an option: the options of the job are still to be built."""
 
 
 def greedy(state: State, stopped: Callable[[], bool] = lambda: False) -> bool:
@@ -41,48 +42,71 @@ class _Greedy:
         self.stopped = stopped
         self.packer = Packer(state)
         self.tables = OptionTables(state)
-        self.options: list[Options | None] = []
-        self.left: list[NDArray[np.bool_]] = []  # which of these have not been found hopeless in this climb
-        self.failures = [0] * len(state.instance.jobs)
+        jobs = state.instance.jobs
+        self.movable = [j for j, job in enumerate(jobs) if not (job.pinned and state.placements[j] is not None)]
+        self.options: list[Options | None] = [None] * len(jobs)  # built when a job's turn comes for the first time
+        self.left: list[NDArray[np.bool_]] = [np.zeros(0, dtype=bool)] * len(jobs)  # not found hopeless in this climb
+        self.failures = [0] * len(jobs)
         self.patience = PATIENCE
         self.heap: list[tuple[float, int, int]] = []  # (−density, job, option)
+        self.known = -1  # version of the state to which these shortages belong
+        self.shortages: dict[tuple[object, ...], Shortage] = {}
 
     def run(self) -> bool:
-        jobs = range(len(self.state.instance.jobs))
+        for j in self.movable:
+            if self.stopped():
+                return False
+            self.heap.append((-self.tables.hope(j), j, _UNBUILT))
+        heapq.heapify(self.heap)
+        # What did not fit while others were still to move may fit afterwards; at last what still waits gets its chance.
+        if not self._take_steps(PATIENCE) or not self._climb(self.movable, LATER_PATIENCE):
+            return False
+        if not self._climb(self._waiting(), PATIENCE):
+            return False
+        while started := self._start_smallest():
+            if not self._climb(started, PATIENCE):
+                return False
+        return not self.stopped()
+
+    def _waiting(self) -> list[int]:
+        return [j for j in self.movable if self.state.placements[j] is None]
+
+    def _climb(self, jobs: list[int], patience: int) -> bool:
+        """Take steps of *jobs* until none has any left or each has failed *patience* times in a row."""
         for j in jobs:
             if self.stopped():
                 return False
-            pinned = self.state.instance.jobs[j].pinned and self.state.placements[j] is not None
-            self.options.append(None if pinned else self.tables.options(j))
-        self.left = [np.zeros(0, dtype=bool)] * len(self.options)
-        # What did not fit while others were still to move may fit afterwards; at last what still waits gets its chance.
-        if not self._climb(list(jobs), PATIENCE) or not self._climb(list(jobs), LATER_PATIENCE):
-            return False
-        return self._climb([j for j in jobs if self.state.placements[j] is None], PATIENCE)
+            self._prepare(j)
+        return self._take_steps(patience)
 
-    def _climb(self, jobs: list[int], patience: int) -> bool:
-        """Take steps, steepest first, until no job has any left or each has failed *patience* times in a row."""
+    def _prepare(self, j: int) -> None:
+        """Let job *j* start a climb: nothing is hopeless yet."""
+        options, self.failures[j] = self.options[j], 0
+        if options is not None:
+            self.left[j] = np.ones(len(options), dtype=bool)
+            self._push(j)
+
+    def _take_steps(self, patience: int) -> bool:
+        """Take steps, steepest first, until the heap is empty."""
         self.patience = patience
-        for j in jobs:
-            options, self.failures[j] = self.options[j], 0
-            if options is not None:
-                self.left[j] = np.ones(len(options), dtype=bool)
-                self._push(j)
         while self.heap:
             if self.stopped():
                 return False
             _, j, option = heapq.heappop(self.heap)
-            self._step(j, option)
+            if option == _UNBUILT:
+                self.options[j] = self.tables.options(j)
+                self._prepare(j)
+            else:
+                self._step(j, option)
         return True
 
     def _push(self, j: int) -> None:
-        """Put the steepest rise of job *j* from where it stands on the heap."""
+        """Put the steepest rise of job *j* from where it stands on the heap, of those for which there may be room."""
         options, left = self.options[j], self.left[j]
         if options is None:
             return
-        left &= options.workers <= self.state.gpu_room(j)[options.gpu_type]
-        value = self.state.values[j]
-        step = options.steepest(left, value, self.tables.cost(j), LEAST_GAIN * max(1.0, value))
+        left &= options.within(self.state.gpu_room(j), self.state.room(j))
+        step = options.steepest(left, self.state.values[j], self.tables.cost(j))
         if step is not None:
             heapq.heappush(self.heap, (-step[0], j, step[1]))
 
@@ -99,6 +123,42 @@ class _Greedy:
             self.left[j] &= ~options.as_hopeless(option, lacking)
         self._push(j)
 
+    def _start_smallest(self) -> list[int]:
+        """Start waiting jobs in their smallest shapes, the cheapest that fits and gains; returns those started.
+
+        A climb gives a job up after a few steps that failed, which may all have been too large for what is left.
+        """
+        smallest = SmallestShapes(self.state)
+        started = []
+        for j in self._waiting():
+            if self.stopped():
+                return []
+            if self.state.scoring.weights[j] <= 0 or not self._may_change(j):
+                continue
+            for shape in sorted(smallest.of(j), key=lambda shape: self.tables.cost_of(j, shape)):
+                if self._shortage(j, shape) is None and self._try(j, shape, self._ideal(j, shape)) is None:
+                    started.append(j)
+                    break
+        return started
+
+    def _shortage(self, j: int, shape: Shape) -> Shortage | None:
+        """What there is no room for; remembered for jobs that ask for the same, as long as nothing changes."""
+        state = self.state
+        if self.known != state.version:
+            self.known, self.shortages = state.version, {}
+        job = state.instance.jobs[j]
+        key = (id(state.nodes.selected(job)), job.tenant, shape, state.demands(j, shape), state.intensities(j))
+        if key not in self.shortages:
+            placement = self.packer.place(j, shape, len(state.scoring.levels) - 1)
+            if not isinstance(placement, Shortage):
+                return None
+            self.shortages[key] = placement
+        return self.shortages[key]
+
+    def _ideal(self, j: int, shape: Shape) -> float:
+        """Value of job *j* on one calm node."""
+        return float(self.state.scoring.value(j, self.state.speed(j, shape, 1, 0), kept=False))
+
     def _may_change(self, j: int) -> bool:
         """Whether changing job *j* is no move or the budget allows one more."""
         kept = self.state.kept_placements[j]
@@ -111,9 +171,8 @@ class _Greedy:
         of the way of others, until one is worth as much as *ideal*, the job's value on calm nodes.
         """
         state = self.state
-        before = state.objective
-        old = state.take(j) if state.placements[j] is not None else None
-        best: tuple[float, Placement] | None = None
+        old, before = state.take(j) if state.placements[j] is not None else (None, {})
+        best: tuple[Effect, Placement] | None = None
         lacking: Lacking = "gain"
         level = len(state.scoring.levels) - 1
         while level >= 0:
@@ -121,12 +180,11 @@ class _Greedy:
             if isinstance(placement, Shortage):
                 lacking = lacking if best else placement
                 break  # nor is there room at any lower level
-            gain, felt = state.gain(j, placement)
-            if best is None or gain > best[0]:
-                best = (gain, placement)
-            level = felt - 1 if gain < ideal * (1 - 1e-9) else -1
-        gained = state.objective + best[0] - before if best else 0.0
-        if best is not None and gained > LEAST_GAIN * max(1.0, abs(before)):
+            effect = state.effect(j, placement)
+            if best is None or effect.gain > best[0].gain:
+                best = (effect, placement)
+            level = effect.level - 1 if effect.gain < ideal * (1 - 1e-9) else -1
+        if best is not None and state.worth(best[0], before):
             state.put(j, best[1])
             if old is not None and old is state.kept_placements[j] and state.moves_left is not None:
                 state.moves_left -= 1

@@ -28,10 +28,7 @@ class Packer:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        nodes = state.nodes
-        self._groups = {t: nodes.open & (nodes.gpu_type == t) for t in range(len(state.instance.gpu_types))}
-        self._groups[ANY_TYPE] = nodes.open
-        self._groups[WITHOUT_GPU] = nodes.open & np.array([node.gpu == 0 for node in state.instance.nodes], dtype=bool)
+        self._no_gpu = np.array([node.gpu == 0 for node in state.instance.nodes], dtype=bool)
         self._host_cache: dict[tuple[int, int], NDArray[np.intp]] = {}
         self._most = state.instance.rules.max_tasks_per_node or 10**9
 
@@ -54,8 +51,13 @@ class Packer:
         key = (id(selected), gpu_type)
         found = self._host_cache.get(key)
         if found is None:
-            found = self._host_cache[key] = np.flatnonzero(selected & self._groups[gpu_type])
+            found = self._host_cache[key] = selected[self._in_group(selected, gpu_type)]
         return found
+
+    def _in_group(self, nodes: NDArray[np.intp], gpu_type: int) -> NDArray[np.bool_]:
+        arrays = self.state.nodes
+        of_type = {ANY_TYPE: True, WITHOUT_GPU: self._no_gpu[nodes]}.get(gpu_type, arrays.gpu_type[nodes] == gpu_type)
+        return np.asarray(arrays.open[nodes] & of_type)
 
     def _with_gpus(self, j: int, gpu_type: int, gpus: int) -> NDArray[np.intp]:
         """The nodes of a type that have so many GPUs free; in a full cluster these are few."""

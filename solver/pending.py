@@ -222,11 +222,13 @@ class _Explainer:
             return _Obstacle(
                 _FITS - 2, "fragmentation", None, f"{tasks} find no room together on {case.nodes}s and others"
             )
-        gain, felt = state.gain(case.j, placement)
-        own = float(state.scoring.value(case.j, state.speed(case.j, shape, placement.span, felt), kept=False))
-        if gain > 0:
+        effect = state.effect(case.j, placement)
+        own = effect.values[case.j]
+        if state.worth(effect):
             return _Obstacle(_FITS, "search", None, self.left_out)
-        message = f"it would fit, but the pressure it adds costs others {own - gain:.4g}, more than its own {own:.4g}"
+        message = (
+            f"it would fit, but the pressure it adds costs others {own - effect.gain:.4g}, more than its own {own:.4g}"
+        )
         return _Obstacle(_FITS - 1, "value", None, message)
 
 

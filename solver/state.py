@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coplace.formulations.hosts import NodeArrays
 from coplace.formulations.keep import keep_current
 from coplace.formulations.scoring import Scoring
 from coplace.formulations.speed import Configurations
@@ -15,6 +17,25 @@ from coplace.instances.cluster import Vector
 from coplace.instances.demand import demand
 from coplace.instances.plan import PS, WORKER, Allocation, Plan
 from coplace.solver.placement import Placement, Shape
+
+LEAST_GAIN = 1e-9
+"""Gain, relative to the largest value that changes, below which a change counts as none."""
+
+_UNCHANGED: Mapping[int, float] = {}
+
+
+class Effect(NamedTuple):
+    """What a change does.
+
+    Attributes:
+        gain: in the objective.
+        level: pressure level that the job feels.
+        values: λ · U afterwards of the job and of all others whose nodes change their level.
+    """
+
+    gain: float
+    level: int
+    values: dict[int, float]
 
 
 class State:
@@ -27,7 +48,8 @@ class State:
         level: pressure level at which each node runs, by [node].
         placements: placement of each job, None if it runs nothing.
         values: λ · U of each job.
-        objective: sum of the values.
+        open_free: what is free on all open nodes together, by [resource].
+        version: rises with every change, so that what was found out about a state can be remembered.
         kept_placements: what keep-current keeps of each job.
         moves_left: running jobs that may still be moved; None without a budget.
     """
@@ -36,7 +58,7 @@ class State:
         """The state that runs *plan*, by default keep-current."""
         self.scoring = scoring
         self.instance = scoring.instance
-        self.nodes = NodeArrays(self.instance)
+        self.nodes = scoring.nodes
         self.free: NDArray[np.int64] = self.nodes.free.copy()
         self.free_gpus: NDArray[np.int64] = self.free[:, 0].copy()
         self.load: NDArray[np.int64] = np.zeros(len(self.nodes.names), dtype=np.int64)
@@ -45,7 +67,8 @@ class State:
         self.jobs_on: list[set[int]] = [set() for _ in self.nodes.names]
         self.placements: list[Placement | None] = [None] * len(self.instance.jobs)
         self.values = [0.0] * len(self.instance.jobs)
-        self.objective = 0.0
+        self.version = 0
+        self.open_free: list[int] = self.nodes.free[self.nodes.open].sum(axis=0).tolist()
         self.tenant_use: dict[str, NDArray[np.int64]] = {
             tenant: np.zeros(3, dtype=np.int64) for tenant in self.instance.rules.quotas
         }
@@ -57,14 +80,16 @@ class State:
         }
         self._capacities = [tuple(int(c) for c in row) for row in self.nodes.capacities]
         cluster_type = {gpu_type: t for t, gpu_type in enumerate(self.instance.gpu_types)}
-        self._own_type = [
-            {cluster_type[name]: i for i, name in enumerate(job.types) if name in cluster_type}
-            for job in self.instance.jobs
-        ]
+        own_types = {
+            types: {cluster_type[name]: i for i, name in enumerate(types) if name in cluster_type}
+            for types in {job.types for job in self.instance.jobs}
+        }
+        self._own_type = [own_types[job.types] for job in self.instance.jobs]
         self._values: dict[tuple[int, Shape, int, int, bool], float] = {}
         self._demands: dict[tuple[int, Shape], tuple[Vector, Vector]] = {}
         # Open nodes by [GPU type][free GPUs], so that a gang for which GPUs are short is refused in no time.
         most = int(self.nodes.free[:, 0].max(initial=0))
+        self._workers_by_gpus: dict[int, NDArray[np.int64]] = {}
         self._gpu_histogram = np.zeros((len(self.instance.gpu_types), most + 1), dtype=np.int64)
         self._open_type = [int(t) if o else -1 for t, o in zip(self.nodes.gpu_type, self.nodes.open, strict=True)]
         for t, gpus in zip(self._open_type, self.nodes.free[:, 0], strict=True):
@@ -83,6 +108,11 @@ class State:
                 self.put(j, placement if placement is not None and same else self.placement_of(plan[job.name]))
             elif plan is None and placement is not None:
                 self.put(j, placement)
+
+    @property
+    def objective(self) -> float:
+        """The sum of the values, exact whatever their scales."""
+        return math.fsum(self.values)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -107,7 +137,10 @@ class State:
         each = self.instance.jobs[j].worker.gpu
         if each == 0:
             return np.full(len(self._gpu_histogram), np.iinfo(np.int64).max)
-        room = self._gpu_histogram @ (np.arange(self._gpu_histogram.shape[1]) // each)
+        workers = self._workers_by_gpus.get(each)
+        if workers is None:
+            workers = self._workers_by_gpus[each] = np.arange(self._gpu_histogram.shape[1]) // each
+        room = self._gpu_histogram @ workers
         placement = self.placements[j]
         if placement is not None:
             room[placement.shape.gpu_type] += placement.shape.workers
@@ -121,7 +154,23 @@ class State:
     def total_demand(self, j: int, shape: Shape) -> NDArray[np.int64]:
         """Demand of all tasks of job *j*, by [resource]."""
         worker, server = self.demands(j, shape)
-        return np.array([shape.workers * a + shape.servers * b for a, b in zip(worker, server, strict=True)])
+        return np.array([shape.workers * a + shape.servers * b for a, b in zip(worker, server, strict=True)], np.int64)
+
+    def room(self, j: int) -> list[int]:
+        """What all tasks of job *j* together may take at most, by [resource]: of open nodes and of its quota.
+
+        What it takes now is counted as free, and so is all that is free anywhere: an upper bound.
+        """
+        room = self.open_free
+        tenant = self.instance.jobs[j].tenant
+        use = self.tenant_use.get(tenant)
+        if use is not None:
+            left = (self.tenant_limit[tenant] - use).tolist()
+            room = [min(free, allowed) for free, allowed in zip(room, left, strict=True)]
+        placement = self.placements[j]
+        if placement is None:
+            return room
+        return [free + own for free, own in zip(room, self.total_demand(j, placement.shape).tolist(), strict=True)]
 
     def within_quota(self, j: int, shape: Shape) -> bool:
         """Whether the tenant of job *j* (which runs nothing at the moment) may use that much more."""
@@ -159,10 +208,10 @@ class State:
 
     # --- changing ---------------------------------------------------------------------------------------------------
 
-    def gain(self, j: int, placement: Placement) -> tuple[float, int]:
-        """What putting job *j*, which runs nothing, at *placement* would add to the objective, and the level it feels.
+    def effect(self, j: int, placement: Placement) -> Effect:
+        """What putting job *j*, which runs nothing, at *placement* would do to the objective.
 
-        The same as :meth:`put` and a look at the objective, without changing anything.
+        The same as :meth:`put` and a look at the values, without changing anything.
         """
         added = dict.fromkeys(placement.nodes, 0)
         for role, placed in zip(self.intensities(j), (placement.workers, placement.servers), strict=True):
@@ -170,14 +219,30 @@ class State:
                 added[n] += role * count
         levels = {n: bisect_left(self._capacities[n], self.load_of[n] + more) for n, more in added.items()}
         felt = max(levels.values())
-        gain = self._value(j, placement, felt)
+        values = {j: self._value(j, placement, felt)}
         neighbours = {i for n, level in levels.items() if level != self.level[n] for i in self.jobs_on[n]}
         for i in sorted(neighbours):
             theirs = self.placements[i]
             assert theirs is not None
             level = max(levels[n] if n in levels else self.level[n] for n in theirs.nodes)
-            gain += self._value(i, theirs, level) - self.values[i]
-        return gain, felt
+            values[i] = self._value(i, theirs, level)
+        gain = math.fsum(value - self.values[i] for i, value in values.items()) if neighbours else values[j]
+        return Effect(gain, felt, values)
+
+    def worth(self, effect: Effect, before: Mapping[int, float] = _UNCHANGED) -> bool:
+        """Whether the objective gains by *effect* more than rounding could feign.
+
+        The gain counts from the values *before*, where given, and is held against the values that change: those of
+        other jobs may be larger by any factor and say nothing about it.
+        """
+        changes, largest = [], 0.0
+        for i in effect.values.keys() | before.keys():
+            old = before[i] if i in before else self.values[i]
+            new = effect.values[i] if i in effect.values else self.values[i]
+            if new != old:
+                changes.append(new - old)
+                largest = max(largest, old, new)
+        return math.fsum(changes) > LEAST_GAIN * largest
 
     def put(self, j: int, placement: Placement) -> None:
         """Run job *j*, which runs nothing, at *placement*, which fits."""
@@ -187,20 +252,23 @@ class State:
             self.jobs_on[n].add(j)
         self._revalue({j} | self._settle(placement))
 
-    def take(self, j: int) -> Placement:
-        """Stop job *j*, which runs; returns where it ran."""
+    def take(self, j: int) -> tuple[Placement, dict[int, float]]:
+        """Stop job *j*, which runs; returns where it ran, and what it and the jobs that this changes were worth."""
         placement = self.placements[j]
         assert placement is not None
         self._shift(j, placement, -1)
         self.placements[j] = None
         for n in placement.nodes:
             self.jobs_on[n].discard(j)
-        self.objective -= self.values[j]
+        before = {j: self.values[j]}
         self.values[j] = 0.0
-        self._revalue(self._settle(placement))
-        return placement
+        felt = self._settle(placement)
+        before.update((i, self.values[i]) for i in felt)
+        self._revalue(felt)
+        return placement, before
 
     def _shift(self, j: int, placement: Placement, sign: int) -> None:
+        self.version += 1
         demands, intensities = self.demands(j, placement.shape), self.intensities(j)
         for role, placed in enumerate((placement.workers, placement.servers)):
             gpu, cpu, memory = demands[role]
@@ -212,6 +280,9 @@ class State:
                     self.free_gpus[n] = row[0]
                 row[1] -= tasks * cpu
                 row[2] -= tasks * memory
+                if self._open_type[n] >= 0:
+                    for r, amount in enumerate(demands[role]):
+                        self.open_free[r] -= tasks * amount
                 if intensities[role]:
                     self.load_of[n] += tasks * intensities[role]
                     self.load[n] = self.load_of[n]
@@ -239,9 +310,7 @@ class State:
         for j in jobs:
             placement = self.placements[j]
             assert placement is not None
-            value = self._value(j, placement, max(self.level[n] for n in placement.nodes))
-            self.objective += value - self.values[j]
-            self.values[j] = value
+            self.values[j] = self._value(j, placement, max(self.level[n] for n in placement.nodes))
 
     def _value(self, j: int, placement: Placement, level: int) -> float:
         """λ · U of job *j* at *placement*, feeling pressure *level*."""

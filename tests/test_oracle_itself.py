@@ -23,7 +23,7 @@ from coplace.instances import (
 )
 from tests.oracle.enumerate import Search, best_plan, feasible_plans
 from tests.oracle.sampling import sample_plans
-from tests.oracle.scoring import RULES, Oracle, caps, demand, measured, weights
+from tests.oracle.scoring import RULES, Oracle, caps, demand, measured, sizes, weights
 from tests.oracle.tiny import best_features, count_features, tiny_instance, wide_instance
 
 SEEDS = range(300)
@@ -175,10 +175,15 @@ def test_elasticity_of_a_square_root() -> None:
     assert weights(instance)["b"] == pytest.approx(2 * (1 - 0.5**4) ** 0.25)
 
 
-def test_unknown_work_counts_as_service_attained() -> None:
+def test_unknown_work_counts_as_service_attained_or_as_typical() -> None:
     unknown = job("a", remaining=None, attained_gpu_seconds=500.0)
-    instance = Instance(nodes=cluster(), jobs=(unknown, job("b", remaining=30000.0)), goal="makespan")
-    assert weights(instance) == pytest.approx({"a": 500 / 400, "b": 300 / 400})
+    jobs = (unknown, job("b", remaining=30000.0), job("c", remaining=10000.0))
+    instance = Instance(nodes=cluster(), jobs=jobs, goal="jct")
+    assert sizes(instance) == pytest.approx({"a": 500, "b": 300, "c": 100})
+    longest = instance.model_copy(update={"goal": "makespan"})
+    assert weights(longest) == pytest.approx({"a": 1, "b": 1.5, "c": 0.5})
+    nothing_known = longest.model_copy(update={"jobs": jobs[:1]})
+    assert weights(nothing_known) == {"a": 1}
 
 
 def test_a_search_leaves_no_trace() -> None:

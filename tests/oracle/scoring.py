@@ -262,14 +262,17 @@ def elasticity(instance: Instance) -> float:
 
 
 def sizes(instance: Instance) -> dict[str, float]:
-    """Sizes of the jobs that can run, in seconds at reference speed (or of service attained)."""
+    """Sizes of the jobs that can run, in seconds at reference speed (where unknown: see the specification)."""
+    able = [(job, *reference(instance, job)) for job in instance.jobs]
+    able = [(job, w0, v0) for job, w0, v0 in able if v0 > 0]
+    known = {job.name: job.remaining / v0 for job, _, v0 in able if job.remaining is not None}
+    typical = sum(known.values()) / len(known) if known else 1.0
     found = {}
-    for job in instance.jobs:
-        w0, v0 = reference(instance, job)
-        if v0 == 0:
-            continue
-        if job.remaining is not None:
-            found[job.name] = job.remaining / v0
+    for job, w0, _ in able:
+        if job.name in known:
+            found[job.name] = known[job.name]
+        elif instance.goal == "makespan":
+            found[job.name] = typical
         else:
             found[job.name] = job.attained_gpu_seconds / max(1, w0 * job.worker.gpu)
     return found
