@@ -63,6 +63,21 @@ class Line(NamedTuple):
         """MiB of one server: max(floor, base + per_worker · w)."""
         return max(self.memory_floor, self.memory_base + self.memory_per_worker * workers)
 
+    def allows(self, shape: tuple[int, int, int, int, int]) -> bool:
+        """Whether it stands for placements of this GPU type, these counts of workers and servers, and profiles."""
+        gpu_type, workers, *others = shape
+        same = gpu_type == self.gpu_type and tuple(others) == (self.servers, self.worker_profile, self.ps_profile)
+        return same and self.least_workers <= workers <= self.most_workers
+
+    @property
+    def corners(self) -> tuple[int, ...]:
+        """Worker counts between which the value and the memory of a server are both linear, ascending."""
+        counts = set(self.curve.xs)
+        if self.memory_per_worker:
+            below = (self.memory_floor - self.memory_base) // self.memory_per_worker
+            counts |= {w for w in (below, below + 1) if self.least_workers < w < self.most_workers}
+        return tuple(sorted(counts))
+
 
 class JobLines(NamedTuple):
     """The lines of one job, and how far their values are from the truth at most.

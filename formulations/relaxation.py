@@ -6,13 +6,15 @@ Nodes are pooled by class (equal nodes), tasks by what they ask of a pool. For p
 
 is at least the objective of every plan (Lagrangian duality), whatever the prices are; so a solver only proposes prices,
 and the bound is computed here. The amount by which a column falls short of its job's maximum is what any plan that uses
-the column falls short of the bound.
+the column falls short of the bound. What a line demands and is worth is linear in the worker count between its corners,
+so that the best of these is the best of all; the error of lines is part of the bound.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,17 +38,19 @@ class Prices:
         bound: no plan has a larger objective.
         shortfall: by [job][column], what a plan that uses the column falls short of the bound at least.
         kept_shortfall: by [job][level], the same of keeping the job as it is.
+        line_shortfall: by [job][line], the same of the best worker count of a line.
         surplus: by [job], what its best choice is worth above its price: the shortfall of running nothing.
     """
 
     bound: float
     shortfall: list[Floats]
     kept_shortfall: list[Floats]
+    line_shortfall: list[Floats]
     surplus: Floats
 
 
 class Relaxation:
-    """Rows of demand ≤ supply over all columns and kept columns.
+    """Rows of demand ≤ supply over all choices: columns, corners of lines, and kept columns.
 
     Attributes:
         demand: by [row, choice].
@@ -66,7 +70,7 @@ class Relaxation:
     # --- what there is to choose from, and where it could go --------------------------------------------------------
 
     def _choices(self) -> None:
-        """Columns, then kept columns, of all jobs: arrays by [choice]."""
+        """Columns, then corners of lines, then kept columns of every job: arrays by [choice]."""
         instance = self.columns.instance
         types = {gpu_type: t for t, gpu_type in enumerate(instance.gpu_types)}
         rows: list[tuple[float, ...]] = []
@@ -80,8 +84,19 @@ class Relaxation:
                 rows.append((
                     j, c.value, 0, c.gpu_type, c.level, c.span, job.worker.gpu, c.workers, c.workers * profile.cpu,
                     c.workers * profile.memory, c.workers * job.worker.intensity, c.servers * cpu,
-                    c.servers * c.ps_memory, c.servers * intensity,
+                    c.servers * c.ps_memory, c.servers * intensity, -1,
                 ))  # fmt: skip
+            for number, line in enumerate(choices.lines):
+                profile = job.worker.profiles[line.worker_profile]
+                cpu = servers[line.ps_profile].cpu if servers else 0
+                rows += [
+                    (
+                        j, line.curve(w), 0, line.gpu_type, line.level, line.span, job.worker.gpu, w, w * profile.cpu,
+                        w * profile.memory, w * job.worker.intensity, line.servers * cpu,
+                        line.servers * line.ps_memory(w), line.servers * intensity, number,
+                    )
+                    for w in line.corners
+                ]  # fmt: skip
             if choices.kept and job.current is not None:
                 on = types[instance.node[next(iter(job.current.tasks[WORKER]))].gpu_type]
                 worker, server = (
@@ -94,11 +109,11 @@ class Relaxation:
                 for level, value in enumerate(choices.kept):
                     rows.append((
                         j, value, 1, on, level, job.current.span, job.worker.gpu, w, worker[1], worker[2],
-                        w * job.worker.intensity, server[1], server[2], p * intensity,
+                        w * job.worker.intensity, server[1], server[2], p * intensity, -1,
                     ))  # fmt: skip
-        table = np.array(rows, dtype=float).reshape(-1, 14).T
-        self.job, self.is_kept, self.type, self.level, self.span, self.gpu, self.workers = (
-            table[i].astype(np.int64) for i in (0, 2, 3, 4, 5, 6, 7)
+        table = np.array(rows, dtype=float).reshape(-1, 15).T
+        self.job, self.is_kept, self.type, self.level, self.span, self.gpu, self.workers, self.line = (
+            table[i].astype(np.int64) for i in (0, 2, 3, 4, 5, 6, 7, 14)
         )
         self.value = table[1]
         self.worker_use = {"cpu": table[8], "memory": table[9], "intensity": table[10]}
@@ -180,7 +195,10 @@ class Relaxation:
     # --- prices -----------------------------------------------------------------------------------------------------
 
     def bound(self, prices: Floats) -> Prices:
-        """The bound at *prices* ≥ 0, by [row], rounded outward by what float sums can be off."""
+        """The bound at *prices* ≥ 0, by [row], rounded outward by what float sums can be off.
+
+        The error of lines is added: the bound is one of what plans are worth, not of what choices offer.
+        """
         prices = np.maximum(prices, 0.0)
         reduced = self.value - prices @ self.demand
         jobs = len(self.columns.jobs)
@@ -190,12 +208,21 @@ class Relaxation:
         np.maximum.at(best, self.job, reduced)
         nodes = (prices @ self.supply).reshape(self.class_size.size, self.levels).max(axis=1, initial=0.0)
         parts = np.concatenate([prices * self.fixed, self.class_size * nodes, best])
-        bound = float(parts.sum() + 1e-12 * np.abs(parts).sum())
+        bound = float(parts.sum() + 1e-12 * np.abs(parts).sum()) + self.columns.error
         shortfall = best[self.job] - reduced
-        kept = self.is_kept == 1
-        return Prices(bound, self._by_job(shortfall, ~kept), self._by_job(shortfall, kept), best)
+        kept, on_line = self.is_kept == 1, self.line >= 0
+        columns, stays = self._by_job(shortfall, ~kept & ~on_line), self._by_job(shortfall, kept)
+        return Prices(bound, columns, stays, self._by_line(shortfall, on_line), best)
 
-    def _by_job(self, values: Floats, mask: NDArray[np.bool_]) -> list[Floats]:
+    def _by_line(self, shortfall: Floats, on_line: NDArray[np.bool_]) -> list[Floats]:
+        """The least of each line's corners, by [job][line]."""
+        corners, lines = self._by_job(shortfall, on_line), self._by_job(self.line, on_line)
+        least = [np.full(len(choices.lines), np.inf) for choices in self.columns.jobs]
+        for of_job, values, line in zip(least, corners, lines, strict=True):
+            np.minimum.at(of_job, line, values)
+        return least
+
+    def _by_job(self, values: NDArray[Any], mask: NDArray[np.bool_]) -> list[NDArray[Any]]:
         """The selected values, by [job][choice]; the choices of a job follow each other."""
         jobs = len(self.columns.jobs)
         cut = np.searchsorted(self.job[mask], np.arange(jobs + 1))
@@ -207,22 +234,25 @@ class Relaxation:
 
         Any prices give a bound, so it may stop early: when the bound is within :data:`LP_GAP` of the program's value.
         """
+        import highspy
+
         active = self._first_choices()
         prices, best = np.zeros(len(self.fixed)), np.inf
         for _ in range(MOST_ROUNDS):
             candidate, value = self._linear_program(np.flatnonzero(active))
             if candidate is None:
                 break
-            found = self.bound(candidate).bound
+            found = self.bound(candidate).bound - self.columns.error
             if found < best:
                 prices, best = candidate, found
             if best - value <= LP_GAP * abs(best):
                 break
             active |= self._promising(candidate, active)
+        highspy.Highs.resetGlobalScheduler(True)  # it would refuse to run with another number of threads later
         return prices
 
     def _first_choices(self) -> NDArray[np.bool_]:
-        """Kept choices, and the most valuable column of each job by type and worker count."""
+        """Kept choices, and the most valuable column or line of each job by type and worker count."""
         order = np.lexsort((-self.value, self.workers, self.type, self.job))
         key = np.stack([self.job[order], self.type[order], self.workers[order]])
         first = np.ones(len(order), dtype=bool)

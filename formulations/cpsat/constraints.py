@@ -60,9 +60,10 @@ class Constraints:
     # --- one job --------------------------------------------------------------------------------------------------
 
     def choose(self) -> None:
-        """At most one way to run a job: Σ_k y + Σ_ℓ z ≤ 1."""
+        """At most one way to run a job: Σ_k y[j,k] + Σ_l y[j,l] + Σ_ℓ z ≤ 1."""
         for j in range(len(self.jobs)):
             ways = [*self.v.kept_any(j), *(y for _, y in self.v.columns_of(j))]
+            ways += [chosen for _, chosen, _ in self.v.lines_of(j)]
             if len(ways) > 1:
                 self.model.add_at_most_one(ways)
 
@@ -73,7 +74,7 @@ class Constraints:
                 self.model.add_exactly_one(self.v.kept_any(j))
 
     def workers(self) -> None:
-        """Σ_{n of type t} x[j,a,n] = Σ_{k: t_k = t, a_k = a} w_k · y[j,k]."""
+        """Σ_{n of type t} x[j,a,n] = Σ_{k: t_k = t, a_k = a} w_k · y[j,k] + Σ_{l: t_l = t, a_l = a} w[j,l]."""
         types = self.instance.gpu_types
         tasks: dict[tuple[int, str, int], list[Term]] = defaultdict(list)
         for (j, profile, n), x in self.v.workers.items():
@@ -82,11 +83,13 @@ class Constraints:
             for k, y in self.v.columns_of(j):
                 column = choices.columns[k]
                 tasks[j, types[column.gpu_type], column.worker_profile].append((y, -column.workers))
+            for line, _, encoded in self.v.lines_of(j):
+                tasks[j, types[line.gpu_type], line.worker_profile] += _times(encoded.workers, -1)
         for terms in tasks.values():
             self._add(terms, 0, 0)
 
     def servers(self) -> None:
-        """Σ_n s[j,b,n] = Σ_{k: b_k = b} p_k · y[j,k]."""
+        """Σ_n s[j,b,n] = Σ_{k: b_k = b} p_k · y[j,k] + Σ_{l: b_l = b} p_l · y[j,l]."""
         tasks: dict[tuple[int, int], list[Term]] = defaultdict(list)
         for (j, profile, _), s in self.v.servers.items():
             tasks[j, profile].append((s, 1))
@@ -94,6 +97,9 @@ class Constraints:
             for k, y in self.v.columns_of(j):
                 if choices.columns[k].servers:
                     tasks[j, choices.columns[k].ps_profile].append((y, -choices.columns[k].servers))
+            for line, chosen, _ in self.v.lines_of(j):
+                if line.servers:
+                    tasks[j, line.ps_profile].append((chosen, -line.servers))
         for terms in tasks.values():
             self._add(terms, 0, 0)
 
@@ -106,12 +112,13 @@ class Constraints:
                     self.model.add(x <= most[key] * u)
 
     def span(self) -> None:
-        """Σ_n u[j,n] ≤ Σ_k m_k · y[j,k]."""
+        """Σ_n u[j,n] ≤ Σ_k m_k · y[j,k] + Σ_l m_l · y[j,l]."""
         used: dict[int, list[Term]] = defaultdict(list)
         for (j, _), u in self.v.used.items():
             used[j].append((u, 1))
         for j, terms in used.items():
             spans = [(y, -self.jobs[j].columns[k].span) for k, y in self.v.columns_of(j)]
+            spans += [(chosen, -line.span) for line, chosen, _ in self.v.lines_of(j)]
             self._add([*terms, *spans], None, 0)
 
     def tasks_per_node(self) -> None:
@@ -147,7 +154,9 @@ class Constraints:
     def server_memory(self, j: int, n: int) -> list[Term]:
         """MiB of the servers of job *j* on node *n* above the least of their profile: Σ_i e[j,n,i].
 
-        e[j,n,i] ≥ D[j] where s ≥ i, with D[j] ≥ Σ_k (g_k − least g) · y[j,k].
+        e[j,n,i] ≥ D[j] where s ≥ i, with D[j] ≥ Σ_k (g_k − least g) · y[j,k]. Of a line
+        g = max(floor, base + per worker · w) ≥ least g ≥ floor, so that with D[j] ≥ 0 the sum gains
+        Σ_l ((base − least g) · y[j,l] + per worker · w[j,l]).
         """
         most = sum(self.v.most_servers[j, b, n] for b, _ in self.servers_at[j, n])
         greatest = max(
@@ -162,7 +171,14 @@ class Constraints:
                 for k, y in self.v.columns_of(j)
                 if self.jobs[j].columns[k].servers
             ]
-            self.most_extra[j] = max(amount for _, amount in above)
+            most_extra = [amount for _, amount in above]
+            for line, chosen, encoded in self.v.lines_of(j):
+                if line.servers:
+                    least = min(self.v.ps_memories(j, line.ps_profile))
+                    most_extra.append(line.ps_memory(line.most_workers) - least)
+                    above.append((chosen, line.memory_base - least))
+                    above += _times(encoded.workers, line.memory_per_worker)
+            self.most_extra[j] = max(most_extra)
             self.v.extra_memory[j] = self.model.new_int_var(0, self.most_extra[j], f"extra_memory_{j}")
             self._add([*above, (self.v.extra_memory[j], -1)], None, 0)
         extra, largest = self.v.extra_memory[j], self.most_extra[j]
@@ -201,12 +217,13 @@ class Constraints:
             self._add([*load, *((level, -c) for level, c in zip(at, capacities, strict=True))], None, 0)
 
     def levels(self) -> None:
-        """A job uses only nodes at levels it tolerates: u ≤ Σ_{ℓ' ≤ ℓ} L + Σ_{k: ℓ_k > ℓ} y; kept tasks likewise."""
+        """A job uses only nodes at levels it tolerates: u ≤ Σ_{ℓ' ≤ ℓ} L + Σ_{k: ℓ_k > ℓ} y; lines, kept alike."""
         if self.v.levels == 1:
             return
         for ell in range(self.v.levels - 1):
             tolerant = {
                 j: [y for k, y in self.v.columns_of(j) if choices.columns[k].level > ell]
+                + [chosen for line, chosen, _ in self.v.lines_of(j) if line.level > ell]
                 for j, choices in enumerate(self.jobs)
             }
             for (j, n), u in self.v.used.items():
@@ -221,7 +238,8 @@ class Constraints:
     # --- the cluster ----------------------------------------------------------------------------------------------
 
     def quota(self) -> None:
-        """Demand of all tasks of a tenant ≤ its quota, per resource."""
+        """Demand of all tasks of a tenant ≤ its quota, per resource; of a line it is linear in y, w[j,l] and M[j]."""
+        self._line_memory()
         for tenant, quota in self.instance.rules.quotas.items():
             for r, limit in enumerate(quota.vector):
                 if limit is None:
@@ -231,10 +249,33 @@ class Constraints:
                     if choices.job.tenant != tenant:
                         continue
                     terms += [(y, self._column_demand(j, k)[r]) for k, y in self.v.columns_of(j)]
+                    for line, chosen, encoded in self.v.lines_of(j):
+                        terms += _times(encoded.workers, self.v.least_demand(j, WORKER, line.worker_profile)[r])
+                        if r == 1 and choices.job.ps is not None:
+                            terms.append((chosen, line.servers * choices.job.ps.profiles[line.ps_profile].cpu))
+                    if r == 2 and j in self.v.line_memory:
+                        terms.append((self.v.line_memory[j], 1))
                     if choices.kept:
                         amount = self._kept_total(j)[r]
                         terms += [(z, amount) for z in self.v.kept_any(j)]
                 self._add(terms, None, limit)
+
+    def _line_memory(self) -> None:
+        """M[j] ≥ Σ_l p_l · (base · y[j,l] + per worker · w[j,l]) and M[j] ≥ Σ_l p_l · floor · y[j,l]."""
+        for j, choices in enumerate(self.jobs):
+            quota = self.instance.rules.quotas.get(choices.job.tenant)
+            most = max((line.servers * line.ps_memory(line.most_workers) for line in choices.lines), default=0)
+            if quota is None or quota.memory is None or not most:
+                continue
+            memory = self.v.line_memory[j] = self.model.new_int_var(0, most, f"line_memory_{j}")
+            predicted: list[Term] = [(memory, -1)]
+            least: list[Term] = [(memory, -1)]
+            for line, chosen, encoded in self.v.lines_of(j):
+                predicted.append((chosen, line.servers * line.memory_base))
+                predicted += _times(encoded.workers, line.servers * line.memory_per_worker)
+                least.append((chosen, line.servers * line.memory_floor))
+            self._add(predicted, None, 0)
+            self._add(least, None, 0)
 
     def move_budget(self) -> None:
         """Σ over running, not displaced jobs of (1 − Σ_ℓ z) ≤ budget."""
@@ -259,6 +300,9 @@ class Constraints:
                     for k, y in self.v.columns_of(j):
                         if choices.columns[k].gpu_type == t:
                             terms.append((y, choices.columns[k].workers * each))
+                    for line, _, encoded in self.v.lines_of(j):
+                        if line.gpu_type == t:
+                            terms += _times(encoded.workers, each)
                     current = choices.job.current
                     if choices.kept and current is not None:
                         on = self.instance.node[next(iter(current.tasks[WORKER]))].gpu_type
@@ -341,3 +385,7 @@ class Constraints:
             self.model.add(expression >= -(-low // divisor))
         if high is not None:
             self.model.add(expression <= high // divisor)
+
+
+def _times(terms: Iterable[Term], factor: int) -> list[Term]:
+    return [(variable, amount * factor) for variable, amount in terms]

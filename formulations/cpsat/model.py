@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 
 from coplace.formulations.columns import ColumnSet
 from coplace.formulations.cpsat.constraints import Constraints
-from coplace.formulations.cpsat.objective import Objective
+from coplace.formulations.cpsat.objective import Objective, scale_of
 from coplace.formulations.cpsat.symmetry import break_symmetry, canonical
 from coplace.formulations.cpsat.variables import Variables
 from coplace.formulations.pressure import level_of
@@ -31,10 +31,11 @@ class CpsatModel:
         self.columns = columns
         self.symmetry = symmetry
         self.proto = cp_model.CpModel()
-        self.variables = Variables(self.proto, columns)
+        scale = scale_of(columns)
+        self.variables = Variables(self.proto, columns, scale)
         self.constraints = Constraints(self.proto, self.variables)
         self.constraints.add_all()
-        self.objective = Objective(self.proto, self.variables, columns)
+        self.objective = Objective(self.proto, self.variables, columns, scale)
         if symmetry:
             break_symmetry(self.proto, self.variables, self.objective)
 
@@ -95,7 +96,7 @@ class CpsatModel:
         if status not in ("optimal", "feasible"):
             # stopped before the search began, CP-SAT reports a bound of 0, which bounds nothing
             return Solution(status, None, None, None, seconds)
-        bound = solver.best_objective_bound / scale
+        bound = solver.best_objective_bound / scale + self.columns.error
         return Solution(status, self._plan(solver.value), solver.objective_value / scale, bound, seconds)
 
     def _plan(self, value: Callable[[cp_model.IntVar], int]) -> Plan:
@@ -132,14 +133,29 @@ class CpsatModel:
             allocation = plan.get(choices.job.name)
             felt = max((levels[position[name]] for name in allocation.nodes), default=0) if allocation else 0
             kept = allocation is not None and allocation.same_as(choices.job.current) and bool(choices.kept)
-            chosen = None if allocation is None or kept else self._column_of(j, allocation, felt)
-            if allocation is not None and not kept and chosen is None:
+            new = None if kept else allocation
+            chosen = None if new is None else self._column_of(j, new, felt)
+            line = None if new is None else self._line_of(j, new, felt)
+            if new is not None and chosen is None and line is None:
                 continue
             for ell in range(len(choices.kept)):
                 self.proto.add_hint(self.variables.kept[j, ell], kept and ell == felt)
             for k, y in self.variables.columns_of(j):
                 self.proto.add_hint(y, k == chosen)
-            self._hint_tasks(j, None if kept else allocation)
+            self._hint_lines(j, line, new)
+            self._hint_tasks(j, new)
+
+    def _hint_lines(self, j: int, chosen: int | None, allocation: Allocation | None) -> None:
+        memory = 0
+        for i, (line, y, encoded) in enumerate(self.variables.lines_of(j)):
+            self.proto.add_hint(y, i == chosen)
+            w = allocation.workers if allocation is not None and i == chosen else None
+            if w is not None:
+                memory = line.servers * line.ps_memory(w)
+            for variable, amount in encoded.assignment(w):
+                self.proto.add_hint(variable, amount)
+        if j in self.variables.line_memory:
+            self.proto.add_hint(self.variables.line_memory[j], memory)
 
     def _hint_tasks(self, j: int, allocation: Allocation | None) -> None:
         names = [node.name for node in self.columns.instance.nodes]
@@ -161,6 +177,16 @@ class CpsatModel:
             (column.value, k)
             for k, column in enumerate(self.columns.jobs[j].columns)
             if column[:5] == shape and column.span >= allocation.span and column.level >= felt
+        ]
+        return max(fitting)[1] if fitting else None
+
+    def _line_of(self, j: int, allocation: Allocation, felt: int) -> int | None:
+        """The best line that *allocation* is a placement of."""
+        shape = self.columns.shape_of(allocation)
+        fitting = [
+            (line.curve(allocation.workers), i)
+            for i, line in enumerate(self.columns.jobs[j].lines)
+            if line.allows(shape) and line.span >= allocation.span and line.level >= felt
         ]
         return max(fitting)[1] if fitting else None
 

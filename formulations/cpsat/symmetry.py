@@ -30,9 +30,9 @@ def equal_jobs(columns: ColumnSet) -> list[list[int]]:
     groups: dict[object, list[int]] = defaultdict(list)
     for j, choices in enumerate(columns.jobs):
         job = choices.job
-        if job.current is None and choices.columns:
+        if job.current is None and (choices.columns or choices.lines):
             spec = (job.worker.model_dump_json(), job.ps.model_dump_json() if job.ps else "")
-            key = (choices.columns, spec, job.tenant, tuple(sorted(job.node_selector.items())))
+            key = (choices.columns, choices.lines, spec, job.tenant, tuple(sorted(job.node_selector.items())))
             groups[key].append(j)
     return [group for group in groups.values() if len(group) > 1]
 
@@ -93,4 +93,6 @@ def _sum(terms: list[tuple[cp_model.IntVar, int]]) -> cp_model.LinearExprT:
 def _value(variables: Variables, objective: Objective, j: int) -> cp_model.LinearExprT:
     choices = variables.columns.jobs[j].columns
     terms = [(y, objective.rounded(choices[k].value)) for k, y in variables.columns_of(j)]
+    for _, _, encoded in variables.lines_of(j):
+        terms += encoded.value
     return _sum(terms)

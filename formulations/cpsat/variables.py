@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from ortools.sat.python import cp_model
 
 from coplace.formulations.columns import ColumnSet, JobColumns
+from coplace.formulations.cpsat.piecewise import Encoded, encode
+from coplace.formulations.lines import Line
 from coplace.formulations.pressure import level_capacities
 from coplace.instances.cluster import Node, Vector
 from coplace.instances.demand import demand
 from coplace.instances.plan import PS, WORKER, Role
+
+
+class LineTerms(NamedTuple):
+    """A line, its y, and the sums w and value."""
+
+    line: Line
+    chosen: cp_model.IntVar
+    encoded: Encoded
 
 
 class Variables:
@@ -23,9 +34,13 @@ class Variables:
         used: u by (job, node), only for jobs whose span or pressure level matters.
         level: L by (node, level), only with a pressure ladder of two levels or more.
         extra_memory: D by job, MiB of one server above the least of its profile.
+        line: y by (job, line).
+        encoded: w and the value of a line, as sums of the variables made for it; the latter in whole units.
+        line_memory: M by job, MiB of all servers of a line, where a quota asks for it.
     """
 
-    def __init__(self, model: cp_model.CpModel, columns: ColumnSet) -> None:
+    def __init__(self, model: cp_model.CpModel, columns: ColumnSet, scale: float) -> None:
+        """Make them; *scale* is whole units per unit of value."""
         self.columns = columns
         self.instance = columns.instance
         self.capacities = [level_capacities(self.instance, node) for node in self.instance.nodes]
@@ -39,10 +54,16 @@ class Variables:
         self.used: dict[tuple[int, int], cp_model.IntVar] = {}
         self.level: dict[tuple[int, int], cp_model.IntVar] = {}
         self.extra_memory: dict[int, cp_model.IntVar] = {}
+        self.line: dict[tuple[int, int], cp_model.IntVar] = {}
+        self.encoded: dict[tuple[int, int], Encoded] = {}
+        self.line_memory: dict[int, cp_model.IntVar] = {}
         self.position = {node.name: n for n, node in enumerate(self.instance.nodes)}
         for j, choices in enumerate(columns.jobs):
             for k in range(len(choices.columns)):
                 self.column[j, k] = model.new_bool_var(f"column_{j}_{k}")
+            for i, line in enumerate(choices.lines):
+                y = self.line[j, i] = model.new_bool_var(f"line_{j}_{i}")
+                self.encoded[j, i] = encode(model, line.curve, y, line.curve.encoding(), f"{j}_{i}", scale)
             for ell in range(len(choices.kept)):
                 self.kept[j, ell] = model.new_bool_var(f"kept_{j}_{ell}")
             self._tasks(model, j, choices)
@@ -59,6 +80,10 @@ class Variables:
             key = (column.gpu_type, column.worker_profile)
             most_workers[key] = max(most_workers.get(key, 0), column.workers)
             most_servers[column.ps_profile] = max(most_servers.get(column.ps_profile, 0), column.servers)
+        for line in choices.lines:
+            key = (line.gpu_type, line.worker_profile)
+            most_workers[key] = max(most_workers.get(key, 0), line.most_workers)
+            most_servers[line.ps_profile] = max(most_servers.get(line.ps_profile, 0), line.servers)
         needs_used = self._needs_used(choices)
         types = self.instance.gpu_types
         for n, node in enumerate(self.instance.nodes):
@@ -80,11 +105,11 @@ class Variables:
                 self.used[j, n] = model.new_bool_var(f"used_{j}_{n}")
 
     def _needs_used(self, choices: JobColumns) -> bool:
-        """Whether any column limits the span below what its tasks could take, or the level below the highest."""
+        """Whether any choice limits the span below what its tasks could take, or the level below the highest."""
         return any(
             column.span < column.workers + column.servers or column.level < self.levels - 1
             for column in choices.columns
-        )
+        ) or any(line.span < line.most_workers + line.servers or line.level < self.levels - 1 for line in choices.lines)
 
     def _fits(self, j: int, choices: JobColumns, role: Role, profile: int, n: int, node: Node) -> int:
         """Most new tasks of a role on the empty node: ``hosts``, ``cordon``, capacity, rules and highest level."""
@@ -105,7 +130,7 @@ class Variables:
         return most
 
     def least_demand(self, j: int, role: Role, profile: int) -> Vector:
-        """Demand of one task; of a server, with the least memory of any column with that profile."""
+        """Demand of one task; of a server, with the least memory of any choice with that profile."""
         job = self.columns.jobs[j].job
         if role == WORKER:
             return demand(job, WORKER, 1, 1, profile)
@@ -114,8 +139,13 @@ class Variables:
         return (0, job.ps.profiles[profile].cpu, min(memory))
 
     def ps_memories(self, j: int, profile: int) -> set[int]:
-        """MiB of one server over the columns with that server profile."""
-        return {column.ps_memory for column in self.columns.jobs[j].columns if column.ps_profile == profile}
+        """MiB of one server over the columns with that server profile, and the least and most over the lines."""
+        choices = self.columns.jobs[j]
+        memories = {column.ps_memory for column in choices.columns if column.ps_profile == profile}
+        for line in choices.lines:
+            if line.ps_profile == profile:
+                memories |= {line.ps_memory(line.least_workers), line.ps_memory(line.most_workers)}
+        return memories
 
     def kept_any(self, j: int) -> list[cp_model.IntVar]:
         """z of job *j* at every level; their sum is 1 if the job is kept."""
@@ -124,3 +154,8 @@ class Variables:
     def columns_of(self, j: int) -> Iterable[tuple[int, cp_model.IntVar]]:
         """Position and y of every column of job *j*."""
         return ((k, self.column[j, k]) for k in range(len(self.columns.jobs[j].columns)))
+
+    def lines_of(self, j: int) -> Iterable[LineTerms]:
+        """Every line of job *j*."""
+        lines = enumerate(self.columns.jobs[j].lines)
+        return (LineTerms(line, self.line[j, i], self.encoded[j, i]) for i, line in lines)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from coplace.formulations.columns import Column
+from coplace.formulations.lines import Line
 from coplace.formulations.mip.rows import Rows
 from coplace.formulations.mip.variables import GIB, Terms, Variables
 from coplace.instances.cluster import RESOURCES
@@ -23,6 +24,7 @@ class Constraints:
 
     def add_all(self) -> None:
         """All families but those of symmetry."""
+        self._lines()
         self.choose()
         self.workers()
         self.servers()
@@ -38,15 +40,21 @@ class Constraints:
         self.move_budget()
         self.slots()
 
+    def _lines(self) -> None:
+        """What ties w[j,l] and the value of a line to y[j,l]."""
+        for encoded in self._v.encoded.values():
+            for row in encoded.rows:
+                self._rows.add(*row)
+
     def choose(self) -> None:
-        """A job does at most one thing: Σ_k y[j,k] + Σ_ℓ z[j,ℓ] ≤ 1."""
+        """A job does at most one thing: Σ_k y[j,k] + Σ_l y[j,l] + Σ_ℓ z[j,ℓ] ≤ 1."""
         for j, _ in self._jobs:
             self._rows.add(f"choose_{j}", self._v.chosen(j, lambda _: 1) + self._v.stays(j), "<=", 1)
 
     def workers(self) -> None:
-        """As many workers as the column has, on its type.
+        """As many workers as the column or the line has, on its type.
 
-        Σ_{n of type t} x[j,a,n] = Σ_{k: t_k = t, a_k = a} w_k · y[j,k].
+        Σ_{n of type t} x[j,a,n] = Σ_{k: t_k = t, a_k = a} w_k · y[j,k] + Σ_{l: t_l = t, a_l = a} w[j,l].
         """
         placed: dict[tuple[int, int, int], Terms] = defaultdict(list)
         for (j, a, n), x in self._v.workers.items():
@@ -57,18 +65,21 @@ class Constraints:
                 def count(column: Column, key: tuple[int, int] = (t, a)) -> int:
                     return column.workers if (column.gpu_type, column.worker_profile) == key else 0
 
-                self._equal(f"workers_{j}_{t}_{a}", placed[j, t, a], self._v.chosen(j, count))
+                def each(line: Line, key: tuple[int, int] = (t, a)) -> tuple[int, int]:
+                    return (0, int((line.gpu_type, line.worker_profile) == key))
+
+                self._equal(f"workers_{j}_{t}_{a}", placed[j, t, a], self._v.counted(j, count, each))
 
     def servers(self) -> None:
-        """Its servers have the profile of its column: Σ_n s[j,b,n] = Σ_{k: b_k = b} p_k · y[j,k]."""
+        """Servers have the profile of the choice: Σ_n s[j,b,n] = Σ_{k: b_k = b} p_k · y[j,k], lines likewise."""
         placed: dict[tuple[int, int], Terms] = defaultdict(list)
         for (j, b, _), s in self._v.servers.items():
             placed[j, b].append((s, 1))
         for j, view in self._jobs:
             for b in view.most_servers:
 
-                def count(column: Column, profile: int = b) -> int:
-                    return column.servers if column.ps_profile == profile else 0
+                def count(way: Column | Line, profile: int = b) -> int:
+                    return way.servers if way.ps_profile == profile else 0
 
                 self._equal(f"servers_{j}_{b}", placed[j, b], self._v.chosen(j, count))
 
@@ -81,7 +92,7 @@ class Constraints:
                 self._rows.add(f"use_servers_{j}_{b}_{n}", [(s, 1), (u, -s.upBound)], "<=", 0)
 
     def span(self) -> None:
-        """At most as many nodes in use as the column allows: Σ_n u[j,n] ≤ Σ_k m_k · y[j,k]."""
+        """At most as many nodes in use as the choice allows: Σ_n u[j,n] ≤ Σ_k m_k · y[j,k] + Σ_l m_l · y[j,l]."""
         for j, view in self._jobs:
             if self._v.span_binds(j):
                 used = [(self._v.used[j, n], 1.0) for n in sorted(view.hosts) if (j, n) in self._v.used]
@@ -114,6 +125,9 @@ class Constraints:
 
         s[j,n] ≤ Σ_i q[j,n,i] with q falling in i; D[j] ≥ Σ_k (g_k − least g[b_k]) · y[j,k];
         e[j,n,i] ≥ D[j] − range · (1 − q[j,n,i]), where range is the greatest g_k − least g[b_k].
+
+        Of a line g = max(floor, base + per worker · w) ≥ least g ≥ floor, so that with D[j] ≥ 0 the sum gains
+        Σ_l ((base − least g[b_l]) · y[j,l] + per worker · w[j,l]).
         """
         for j, d in self._v.extra_memory.items():
             view = self._v.jobs[j]
@@ -121,7 +135,12 @@ class Constraints:
             def above(column: Column, least: dict[int, int] = view.least_memory) -> float:
                 return -(column.ps_memory - least[column.ps_profile]) / GIB if column.servers else 0.0
 
-            self._rows.add(f"extra_memory_{j}", [(d, 1.0), *self._v.chosen(j, above)], ">=", 0)
+            def base(line: Line, least: dict[int, int] = view.least_memory) -> tuple[float, float]:
+                if not line.servers:
+                    return (0.0, 0.0)
+                return (-(line.memory_base - least[line.ps_profile]) / GIB, -line.memory_per_worker / GIB)
+
+            self._rows.add(f"extra_memory_{j}", [(d, 1.0), *self._v.counted(j, above, base)], ">=", 0)
         for (j, n, i), q in self._v.holds.items():
             d, most = self._v.extra_memory[j], self._v.jobs[j].memory_range / GIB
             row = [(self._v.extra[j, n, i], 1.0), (d, -1.0), (q, -most)]
@@ -166,14 +185,15 @@ class Constraints:
     def levels(self) -> None:
         """Nodes in use run at levels that the job bears, for every level ℓ but the highest.
 
-        u[j,n] ≤ Σ_{ℓ' ≤ ℓ} L[n,ℓ'] + Σ_{k: ℓ_k > ℓ} y[j,k]; for kept tasks Σ_{ℓ' ≤ ℓ} z[j,ℓ'] ≤ Σ_{ℓ' ≤ ℓ} L[n,ℓ'].
+        u[j,n] ≤ Σ_{ℓ' ≤ ℓ} L[n,ℓ'] + Σ_{k: ℓ_k > ℓ} y[j,k] and the same with lines; for kept tasks
+        Σ_{ℓ' ≤ ℓ} z[j,ℓ'] ≤ Σ_{ℓ' ≤ ℓ} L[n,ℓ'].
         """
         if not self._v.capacities:
             return
         for (j, level), tolerant in self._v.tolerant.items():
 
-            def bears(column: Column, level: int = level) -> int:
-                return -1 if column.level > level else 0
+            def bears(way: Column | Line, level: int = level) -> int:
+                return -1 if way.level > level else 0
 
             self._rows.add(f"tolerant_{j}_{level}", [(tolerant, 1), *self._v.chosen(j, bears)], "==", 0)
         for level in range(self._v.levels - 1):
@@ -193,7 +213,11 @@ class Constraints:
         return [(self._v.level[n, lower], -1) for lower in range(level + 1)]
 
     def quota(self) -> None:
-        """A tenant stays within its quota: Σ demand of column k in r · y[j,k] + kept demand · Σ_ℓ z[j,ℓ] ≤ quota[r]."""
+        """A tenant stays within its quota: Σ demand of column k in r · y[j,k] + kept demand · Σ_ℓ z[j,ℓ] ≤ quota[r].
+
+        Lines add what their workers and servers demand; the memory of all servers of a line is M[j].
+        """
+        self._line_memory()
         for tenant, quota in self._rules.quotas.items():
             views = [(j, view) for j, view in self._jobs if view.choices.job.tenant == tenant]
             for r, (resource, limit) in enumerate(zip(RESOURCES, quota.vector, strict=True)):
@@ -202,11 +226,34 @@ class Constraints:
                 terms: Terms = []
                 for j, view in views:
                     kept = sum(amounts[r] for amounts in view.kept_tasks.values())
-                    terms += self._v.chosen(j, lambda column, view=view, r=r: view.column_demand(column)[r])  # type: ignore[misc]
+                    terms += self._v.counted(j, lambda c, view=view, r=r: view.column_demand(c)[r], lambda _: (0, 0))  # type: ignore[misc]
                     terms += self._v.stays(j, kept)
-                whole = [(variable, int(amount)) for variable, amount in terms]
                 name = f"quota_{list(self._rules.quotas).index(tenant)}_{resource}"
+                if any(view.choices.lines for _, view in views):
+                    for j, view in views:
+                        terms += self._v.counted(j, lambda _: 0, lambda line, view=view, r=r: view.line_demand(line, r))  # type: ignore[misc]
+                    unit = GIB if resource == "memory" else 1
+                    in_units = [(variable, amount / unit) for variable, amount in terms]
+                    if resource == "memory":
+                        in_units += [(self._v.line_memory[j], 1.0) for j, _ in views if j in self._v.line_memory]
+                    self._rows.add(name, in_units, "<=", limit / unit)
+                    continue
+                whole = [(variable, int(amount)) for variable, amount in terms]
                 self._rows.add_amounts(name, whole, limit)
+
+    def _line_memory(self) -> None:
+        """M[j] ≥ Σ_l p_l · (base · y[j,l] + per worker · w[j,l]) and M[j] ≥ Σ_l p_l · floor · y[j,l]."""
+        for j, memory in self._v.line_memory.items():
+
+            def predicted(line: Line) -> tuple[float, float]:
+                return (-line.servers * line.memory_base / GIB, -line.servers * line.memory_per_worker / GIB)
+
+            def least(line: Line) -> tuple[float, float]:
+                return (-line.servers * line.memory_floor / GIB, 0.0)
+
+            for name, amount in (("predicted", predicted), ("floor", least)):
+                row = [(memory, 1.0), *self._v.counted(j, lambda _: 0.0, amount)]
+                self._rows.add(f"line_memory_{name}_{j}", row, ">=", 0)
 
     def pinned(self) -> None:
         """A pinned job that is not displaced stays: Σ_ℓ z[j,ℓ] = 1."""
@@ -225,7 +272,7 @@ class Constraints:
     def slots(self) -> None:
         """Whole workers fit whole nodes: Σ_{k of type t} w_k · ⌊gpus / G⌋ · y ≤ Σ_n ⌊free GPUs / G⌋ for every size G.
 
-        Kept workers count likewise. Redundant for whole numbers, it tightens the relaxation.
+        Workers of lines and kept ones count likewise. Redundant for whole numbers, it tightens the relaxation.
         """
         sizes = sorted({view.choices.job.worker.gpu for _, view in self._jobs} - {0})
         for t in range(len(self._v.instance.gpu_types)):
@@ -235,7 +282,11 @@ class Constraints:
                 for j, view in self._jobs:
                     slots = view.choices.job.worker.gpu // size
                     if slots:
-                        terms += self._v.chosen(j, lambda c, t=t, s=slots: c.workers * s if c.gpu_type == t else 0)  # type: ignore[misc]
+                        terms += self._v.counted(
+                            j,
+                            lambda c, t=t, s=slots: c.workers * s if c.gpu_type == t else 0,  # type: ignore[misc]
+                            lambda line, t=t, s=slots: (0, s if line.gpu_type == t else 0),  # type: ignore[misc]
+                        )
                         terms += self._v.stays(j, slots * self._kept_workers(j, t))
                 self._rows.add(f"slots_{t}_{size}", terms, "<=", sum(gpus // size for gpus in free))
 

@@ -76,7 +76,8 @@ class MipModel:
         if not start:
             self._values.clear()
         check_available(backend)
-        if not (self.variables.column or self.variables.kept):  # solvers disagree on what an empty problem is
+        v = self.variables
+        if not (v.column or v.line or v.kept):  # solvers disagree on what an empty problem is
             return Solution("optimal", Plan(), 0.0, self.columns.error, time.monotonic() - begin)
         answer = solve_with(backend, self.problem, Options(time_limit, gap, threads, seed, log, start))
         return self._solution(answer, gap, begin)

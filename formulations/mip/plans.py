@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from coplace.formulations.columns import Column
+from coplace.formulations.lines import Line
 from coplace.formulations.mip.symmetry import Symmetry
 from coplace.formulations.mip.variables import GIB, Variables
 from coplace.formulations.pressure import level_of
@@ -17,16 +19,17 @@ from coplace.instances.plan import PS, WORKER, Allocation, Plan, Role
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What one job does: keep its tasks at a level, or run a column's tasks; nothing if both are None.
+    """What one job does: keep its tasks at a level, or run the tasks of a column or a line; nothing if all are None.
 
     Attributes:
         kept: level ℓ of z[j,ℓ].
-        column: k of y[j,k].
-        workers, servers: tasks by node, if it runs a column.
+        column, line: k of y[j,k], l of y[j,l].
+        workers, servers: tasks by node, if it runs a column or a line.
     """
 
     kept: int | None = None
     column: int | None = None
+    line: int | None = None
     workers: dict[int, int] = field(default_factory=dict)
     servers: dict[int, int] = field(default_factory=dict)
 
@@ -41,8 +44,9 @@ class Values:
         self._v = variables
         v = variables
         groups: list[dict[Any, Any]] = [v.column, v.kept, v.workers, v.servers, v.used, v.level, v.tolerant]
-        groups += [v.extra_memory, v.holds, v.extra]
+        groups += [v.extra_memory, v.holds, v.extra, v.line, v.line_memory]
         self._all = [variable for group in groups for variable in group.values()]
+        self._all += [variable for encoded in v.encoded.values() for variable, _ in encoded.assignment(None)]
 
     def clear(self) -> None:
         """Forget all values."""
@@ -57,19 +61,29 @@ class Values:
         choices = []
         for j, view in enumerate(v.jobs):
             columns = [k for k in range(len(view.choices.columns)) if _whole(v.column[j, k])]
+            lines = [number for number in range(len(view.choices.lines)) if _whole(v.line[j, number])]
             kept = [level for level in range(len(view.choices.kept)) if _whole(v.kept[j, level])]
-            if len(columns) + len(kept) > 1:
+            if len(columns) + len(lines) + len(kept) > 1:
                 return None
-            choices.append(Choice(kept=kept[0] if kept else None, column=columns[0] if columns else None))
+            level, k, number = ((found[0] if found else None) for found in (kept, columns, lines))
+            choices.append(Choice(kept=level, column=k, line=number))
+        ways = [self._way(j, choice) for j, choice in enumerate(choices)]
         for (j, a, n), variable in v.workers.items():
-            k = choices[j].column
-            if k is not None and v.jobs[j].choices.columns[k].worker_profile == a and (count := _whole(variable)):
+            way = ways[j]
+            if way is not None and way.worker_profile == a and (count := _whole(variable)):
                 choices[j].workers[n] = count
         for (j, b, n), variable in v.servers.items():
-            k = choices[j].column
-            if k is not None and v.jobs[j].choices.columns[k].ps_profile == b and (count := _whole(variable)):
+            way = ways[j]
+            if way is not None and way.ps_profile == b and (count := _whole(variable)):
                 choices[j].servers[n] = count
         return choices
+
+    def _way(self, j: int, choice: Choice) -> Column | Line | None:
+        """The column or the line of a choice."""
+        choices = self._v.jobs[j].choices
+        if choice.column is not None:
+            return choices.columns[choice.column]
+        return None if choice.line is None else choices.lines[choice.line]
 
     def set(self, choices: Sequence[Choice]) -> bool:
         """Give every variable the value that *choices* imply; False where a variable for it does not exist."""
@@ -82,8 +96,10 @@ class Values:
                 v.kept[j, choice.kept].varValue = 1
                 for n, amounts in v.jobs[j].kept_tasks.items():
                     load[n] += amounts[3]
-            elif choice.column is not None and not self._set_column(j, choice, load):
-                return False
+            else:
+                way = self._way(j, choice)
+                if way is not None and not self._set_way(j, choice, way, load):
+                    return False
         if not v.capacities:
             return True
         for n, amount in enumerate(load):
@@ -94,15 +110,28 @@ class Values:
                 v.level[n, level].varValue = 1
         return True
 
-    def _set_column(self, j: int, choice: Choice, load: list[int]) -> bool:
+    def _set_way(self, j: int, choice: Choice, way: Column | Line, load: list[int]) -> bool:
         v, view = self._v, self._v.jobs[j]
-        assert choice.column is not None
-        column, job = view.choices.columns[choice.column], view.choices.job
-        v.column[j, choice.column].varValue = 1
+        job = view.choices.job
+        if isinstance(way, Line):
+            w = sum(choice.workers.values())
+            if not way.least_workers <= w <= way.most_workers:
+                return False
+            assert choice.line is not None
+            v.line[j, choice.line].varValue = 1
+            for variable, amount in v.encoded[j, choice.line].assignment(w):
+                variable.varValue = amount
+            server = way.ps_memory(w)
+            if j in v.line_memory:
+                v.line_memory[j].varValue = way.servers * server / GIB
+        else:
+            assert choice.column is not None
+            v.column[j, choice.column].varValue = 1
+            server = way.ps_memory
         ps_intensity = job.ps.intensity if job.ps is not None else 0
         for tasks, variables, profile, intensity in (
-            (choice.workers, v.workers, column.worker_profile, job.worker.intensity),
-            (choice.servers, v.servers, column.ps_profile, ps_intensity),
+            (choice.workers, v.workers, way.worker_profile, job.worker.intensity),
+            (choice.servers, v.servers, way.ps_profile, ps_intensity),
         ):
             for n, count in tasks.items():
                 variable = variables.get((j, profile, n))
@@ -112,11 +141,11 @@ class Values:
                 load[n] += count * intensity
                 if (j, n) in v.used:
                     v.used[j, n].varValue = 1
-        for level in range(min(column.level, v.levels - 1)):
+        for level in range(min(way.level, v.levels - 1)):
             if (j, level) in v.tolerant:
                 v.tolerant[j, level].varValue = 1
-        if j in v.extra_memory and column.servers:
-            above = (column.ps_memory - view.least_memory[column.ps_profile]) / GIB
+        if j in v.extra_memory and way.servers:
+            above = (server - view.least_memory[way.ps_profile]) / GIB
             v.extra_memory[j].varValue = above
             for n, count in choice.servers.items():
                 for i in range(1, count + 1):
@@ -129,26 +158,27 @@ class Values:
         return math.fsum(self._value(j, choice) for j, choice in enumerate(choices))
 
     def _value(self, j: int, choice: Choice) -> float:
-        choices = self._v.jobs[j].choices
         if choice.kept is not None:
-            return choices.kept[choice.kept]
-        return 0.0 if choice.column is None else choices.columns[choice.column].value
+            return self._v.jobs[j].choices.kept[choice.kept]
+        way = self._way(j, choice)
+        if isinstance(way, Line):
+            return float(way.curve(sum(choice.workers.values())))
+        return 0.0 if way is None else way.value
 
     def plan(self, choices: Sequence[Choice]) -> Plan:
         """The tasks by name."""
         names = [node.name for node in self._v.nodes]
         allocations: dict[str, Allocation] = {}
-        for view, choice in zip(self._v.jobs, choices, strict=True):
-            job = view.choices.job
+        for j, (view, choice) in enumerate(zip(self._v.jobs, choices, strict=True)):
+            job, way = view.choices.job, self._way(j, choice)
             if choice.kept is not None and job.current is not None:
                 allocations[job.name] = job.current
-            elif choice.column is not None:
-                column = view.choices.columns[choice.column]
+            elif way is not None:
                 tasks: dict[Role, dict[str, int]] = {WORKER: {names[n]: x for n, x in choice.workers.items()}}
-                profiles: dict[Role, int] = {WORKER: column.worker_profile}
+                profiles: dict[Role, int] = {WORKER: way.worker_profile}
                 if job.ps is not None:
                     tasks[PS] = {names[n]: s for n, s in choice.servers.items()}
-                    profiles[PS] = column.ps_profile
+                    profiles[PS] = way.ps_profile
                 allocations[job.name] = Allocation(tasks=tasks, profiles=profiles)
         return Plan(allocations=allocations)
 
@@ -206,32 +236,41 @@ class Values:
             return Choice(kept=highest) if highest < self._v.levels else NOTHING
         if not allocation.workers or (choices.job.ps is not None) != bool(allocation.servers):
             return NOTHING
-        k = self._best_column(j, allocation, highest)
-        if k is None:
+        choice, workers = self._best_way(j, allocation, highest)
+        way = self._way(j, choice)
+        if way is None:
             return NOTHING
-        column = choices.columns[k]
-        workers = self._first(allocation.tasks[WORKER], column.workers)
-        return Choice(column=k, workers=workers, servers=self._first(allocation.tasks.get(PS, {}), column.servers))
+        on = self._first(allocation.tasks[WORKER], workers)
+        return replace(choice, workers=on, servers=self._first(allocation.tasks.get(PS, {}), way.servers))
 
-    def _best_column(self, j: int, allocation: Allocation, level: int) -> int | None:
-        """The best column that *allocation* satisfies as it is or with some of its tasks left out."""
+    def _best_way(self, j: int, allocation: Allocation, level: int) -> tuple[Choice, int]:
+        """The best column or line that *allocation* satisfies as it is or with some tasks left out, and its workers."""
         choices = self._v.jobs[j].choices
         first = next(iter(allocation.tasks[WORKER]))
         t, memory = self._v.gpu_type(self._v.node_index[first]), _server_memory(choices.job, allocation)
-        best, found = 0.0, None
+
+        def fits(way: Column | Line) -> bool:
+            return (
+                way.gpu_type == t
+                and way.worker_profile == allocation.profile(WORKER)
+                and (not way.servers or way.ps_profile == allocation.profile(PS))
+                and way.servers <= allocation.servers
+                and way.span >= allocation.span
+                and way.level >= level
+            )
+
+        best, found = 0.0, (NOTHING, 0)
         for k, column in enumerate(choices.columns):
-            if (
-                column.value > best
-                and column.gpu_type == t
-                and column.worker_profile == allocation.profile(WORKER)
-                and (not column.servers or column.ps_profile == allocation.profile(PS))
-                and column.workers <= allocation.workers
-                and column.servers <= allocation.servers
-                and column.span >= allocation.span
-                and column.level >= level
-                and column.ps_memory <= memory
-            ):
-                best, found = column.value, k
+            few = column.workers <= allocation.workers and column.ps_memory <= memory
+            if column.value > best and few and fits(column):
+                best, found = column.value, (Choice(column=k), column.workers)
+        for number, line in enumerate(choices.lines):
+            if max(line.curve.vs) > best and fits(line):
+                most = min(line.most_workers, allocation.workers)
+                for w in range(line.least_workers, most + 1):
+                    value = line.curve(w)
+                    if value > best and line.ps_memory(w) <= memory:
+                        best, found = value, (Choice(line=number), w)
         return found
 
     def _first(self, placed: dict[str, int], number: int) -> dict[int, int]:

@@ -32,7 +32,7 @@ class Symmetry:
                 nodes[key].append(n)
         jobs: dict[Hashable, list[int]] = defaultdict(list)
         for j, view in enumerate(variables.jobs):
-            if view.choices.columns:
+            if view.choices.columns or view.choices.lines:
                 jobs[_likeness(view)].append(j)
         self.nodes = [members for members in nodes.values() if len(members) > 1]
         self.jobs = [members for members in jobs.values() if len(members) > 1]
@@ -53,7 +53,8 @@ class Symmetry:
         """Of jobs alike in everything, the earlier has no lower value."""
         for members in self.jobs:
             choices = self._v.jobs[members[0]].choices
-            most = max(*(column.value for column in choices.columns), *choices.kept, 0.0)
+            highest = [max(line.curve.vs) for line in choices.lines]
+            most = max(*(column.value for column in choices.columns), *highest, *choices.kept, 0.0)
             for earlier, later in pairwise(members):
                 more = [(variable, amount / most) for variable, amount in value(self._v, earlier)]
                 less = [(variable, -amount / most) for variable, amount in value(self._v, later)]
@@ -65,6 +66,7 @@ def _likeness(view: JobView) -> Hashable:
     choices, job = view.choices, view.choices.job
     return (
         choices.columns,
+        choices.lines,
         choices.kept,
         choices.must_keep,
         choices.counts_as_move,

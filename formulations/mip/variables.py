@@ -1,7 +1,8 @@
 """Variables of the formulation, created only where they can be above 0, and the sums of them that rows are made of.
 
-Indices: j job, k column of the job, a and b request profiles, n node, ℓ level, i-th server of a job on a node, all
-counted from 0 but i, which is counted from 1. In memory of servers the unit is GiB, so that coefficients stay small.
+Indices: j job, k column of the job, l its line, a and b request profiles, n node, ℓ level, i-th server of a job on a
+node, all counted from 0 but i, which is counted from 1. In memory of servers the unit is GiB, so that coefficients stay
+small.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coplace.formulations.columns import Column, ColumnSet, JobColumns
+from coplace.formulations.lines import Line
+from coplace.formulations.mip.piecewise import Encoded, encode
 from coplace.formulations.pressure import level_capacities
-from coplace.instances.cluster import Vector
+from coplace.instances.cluster import RESOURCES, Vector
 from coplace.instances.demand import demand, task_demand
 from coplace.instances.job import RoleSpec
 from coplace.instances.plan import PS, ROLES, WORKER, Role
@@ -29,11 +32,11 @@ class JobView:
     """What rows need of one job.
 
     Attributes:
-        choices: its columns and kept values.
-        most_workers: most workers by (GPU type, profile a), of the columns that have them.
+        choices: its columns, lines and kept values.
+        most_workers: most workers by (GPU type, profile a), of the columns and lines that have them.
         most_servers: most servers by profile b.
         least_memory: least MiB of one server by profile b.
-        memory_range: most MiB by which a column's server exceeds that.
+        memory_range: most MiB by which a column's or a line's server exceeds that.
         kept_tasks: GPUs, milli-cores, MiB and intensity of the current tasks by node; empty if they cannot stay.
         hosts: nodes on which it may start a task.
     """
@@ -64,6 +67,12 @@ class JobView:
             memory += column.servers * column.ps_memory
         return (gpu, cpu, memory)
 
+    def line_demand(self, line: Line, r: int) -> tuple[int, int]:
+        """Demand of a line in resource r, fixed and for each worker, without the memory of its servers."""
+        job = self.choices.job
+        servers = line.servers * job.ps.profiles[line.ps_profile].cpu if job.ps is not None else 0
+        return (servers if RESOURCES[r] == "cpu" else 0, self.worker_demand(line.worker_profile)[r])
+
 
 class Variables:
     """The variables by their indices, as docs/formulation.md names them, and sums of them.
@@ -78,6 +87,9 @@ class Variables:
         extra_memory: D[j] in GiB.
         holds: q[j,n,i].
         extra: e[j,n,i] in GiB.
+        line: y[j,l].
+        encoded: w[j,l] and the value of a line, as sums of the variables made for it.
+        line_memory: M[j] in GiB, where a quota asks for it.
     """
 
     def __init__(self, columns: ColumnSet, problem: Any) -> None:
@@ -95,6 +107,9 @@ class Variables:
         self.extra_memory: dict[int, Any] = {}
         self.holds: dict[tuple[int, int, int], Any] = {}
         self.extra: dict[tuple[int, int, int], Any] = {}
+        self.line: dict[tuple[int, int], Any] = {}
+        self.encoded: dict[tuple[int, int], Encoded] = {}
+        self.line_memory: dict[int, Any] = {}
         ladder = bool(self.instance.pressure_levels)
         self.capacities = [level_capacities(self.instance, node) for node in self.nodes] if ladder else []
         self.levels = len(self.instance.pressure_levels) or 1
@@ -110,16 +125,22 @@ class Variables:
 
     def _view(self, choices: JobColumns) -> JobView:
         view = JobView(choices)
-        for column in choices.columns:
-            key = (column.gpu_type, column.worker_profile)
-            view.most_workers[key] = max(view.most_workers.get(key, 0), column.workers)
-            if column.servers:
-                b = column.ps_profile
-                view.most_servers[b] = max(view.most_servers.get(b, 0), column.servers)
-                view.least_memory[b] = min(view.least_memory.get(b, column.ps_memory), column.ps_memory)
-        for column in choices.columns:
-            if column.servers:
-                view.memory_range = max(view.memory_range, column.ps_memory - view.least_memory[column.ps_profile])
+        ways: list[tuple[Column | Line, int, int, int]] = [  # most workers, least and most MiB of one server
+            (column, column.workers, column.ps_memory, column.ps_memory) for column in choices.columns
+        ]
+        for line in choices.lines:
+            least, most = line.ps_memory(line.least_workers), line.ps_memory(line.most_workers)
+            ways.append((line, line.most_workers, least, most))
+        for way, workers, least, _ in ways:
+            key = (way.gpu_type, way.worker_profile)
+            view.most_workers[key] = max(view.most_workers.get(key, 0), workers)
+            if way.servers:
+                b = way.ps_profile
+                view.most_servers[b] = max(view.most_servers.get(b, 0), way.servers)
+                view.least_memory[b] = min(view.least_memory.get(b, least), least)
+        for way, _, _, most in ways:
+            if way.servers:
+                view.memory_range = max(view.memory_range, most - view.least_memory[way.ps_profile])
         current = choices.job.current
         if choices.kept and current is not None:
             for role in ROLES:
@@ -136,7 +157,7 @@ class Variables:
                         memory + count * one[2],
                         intensity + count * one[3],
                     )
-        view.hosts = {n for n in range(len(self.nodes)) if self.hosts(view, n)} if choices.columns else set()
+        view.hosts = {n for n in range(len(self.nodes)) if self.hosts(view, n)} if ways else set()
         return view
 
     def gpu_type(self, n: int) -> int:
@@ -168,13 +189,20 @@ class Variables:
         return min(room, current.tasks.get(role, {}).get(node.name, 0))
 
     def span_binds(self, j: int) -> bool:
-        """Whether a column allows fewer nodes than its tasks could spread over."""
-        view = self.jobs[j]
-        return any(c.span < min(c.workers + c.servers, len(view.hosts)) for c in view.choices.columns)
+        """Whether a column or a line allows fewer nodes than its tasks could spread over."""
+        choices, hosts = self.jobs[j].choices, len(self.jobs[j].hosts)
+        return any(c.span < min(c.workers + c.servers, hosts) for c in choices.columns) or any(
+            line.span < min(line.most_workers + line.servers, hosts) for line in choices.lines
+        )
 
     def level_binds(self, j: int) -> bool:
-        """Whether a column bears less than the highest level."""
-        return any(column.level < self.levels - 1 for column in self.jobs[j].choices.columns)
+        """Whether a column or a line bears less than the highest level."""
+        return any(level < self.levels - 1 for level in self._levels_borne(j))
+
+    def _levels_borne(self, j: int) -> set[int]:
+        """Levels of columns and lines."""
+        choices = self.jobs[j].choices
+        return {column.level for column in choices.columns} | {line.level for line in choices.lines}
 
     # --- creation ---------------------------------------------------------------------------------------------------
 
@@ -192,6 +220,10 @@ class Variables:
         for j, view in enumerate(self.jobs):
             for k in range(len(view.choices.columns)):
                 self.column[j, k] = self.new(f"column_{j}_{k}", 1)
+            for number, line in enumerate(view.choices.lines):
+                name = f"{j}_{number}"
+                y = self.line[j, number] = self.new(f"line_{name}", 1)
+                self.encoded[j, number] = encode(self.new, line.curve, y, line.curve.encoding(), name)
             for level in range(len(view.choices.kept)):
                 self.kept[j, level] = self.new(f"kept_{j}_{level}", 1)
             for n in view.kept_tasks:
@@ -237,29 +269,50 @@ class Variables:
     def _create_tolerant(self, j: int, view: JobView) -> None:
         if self.level_binds(j):
             for level in range(self.levels - 1):
-                if any(column.level > level for column in view.choices.columns):
+                if any(borne > level for borne in self._levels_borne(j)):
                     self.tolerant[j, level] = self.new(f"tolerant_{j}_{level}", 1, whole=False)
 
     def _create_memory(self, j: int, view: JobView) -> None:
+        quota = self.instance.rules.quotas.get(view.choices.job.tenant)
+        if quota is not None and quota.memory is not None:
+            most = max((line.servers * line.ps_memory(line.most_workers) for line in view.choices.lines), default=0)
+            if most:
+                self.line_memory[j] = self.new(f"line_memory_{j}", most / GIB, whole=False)
         if not view.memory_range:
             return
-        most = view.memory_range / GIB
-        self.extra_memory[j] = self.new(f"extra_memory_{j}", most, whole=False)
+        extra = view.memory_range / GIB
+        self.extra_memory[j] = self.new(f"extra_memory_{j}", extra, whole=False)
         for n in sorted(view.hosts):
             for i in range(1, self.most_servers_on(j, n) + 1):
                 self.holds[j, n, i] = self.new(f"holds_{j}_{n}_{i}", 1)
-                self.extra[j, n, i] = self.new(f"extra_{j}_{n}_{i}", most, whole=False)
+                self.extra[j, n, i] = self.new(f"extra_{j}_{n}_{i}", extra, whole=False)
 
     def most_servers_on(self, j: int, n: int) -> int:
         """Most servers of a job on a node, by the bounds of s[j,b,n]."""
         return max((int(s.upBound) for _, s in self.servers_of(j, n)), default=0)
 
-    # --- sums; what a job may choose besides columns later joins in here ---------------------------------------------
+    # --- sums -------------------------------------------------------------------------------------------------------
 
-    def chosen(self, j: int, weight: Callable[[Column], float]) -> Terms:
-        """Σ_k weight(k) · y[j,k]."""
-        columns = enumerate(self.jobs[j].choices.columns)
-        return [(self.column[j, k], amount) for k, column in columns if (amount := weight(column))]
+    def chosen(self, j: int, weight: Callable[[Column | Line], float]) -> Terms:
+        """Σ_k weight(k) · y[j,k] + Σ_l weight(l) · y[j,l], of what does not depend on the worker count."""
+        choices = self.jobs[j].choices
+        terms: Terms = [(self.column[j, k], amount) for k, c in enumerate(choices.columns) if (amount := weight(c))]
+        lines = enumerate(choices.lines)
+        return terms + [(self.line[j, number], amount) for number, line in lines if (amount := weight(line))]
+
+    def counted(
+        self, j: int, of_column: Callable[[Column], float], of_line: Callable[[Line], tuple[float, float]]
+    ) -> Terms:
+        """Σ_k of_column(k) · y[j,k] + Σ_l (fixed · y[j,l] + per worker · w[j,l]), both numbers by *of_line*."""
+        choices = self.jobs[j].choices
+        terms: Terms = [(self.column[j, k], amount) for k, c in enumerate(choices.columns) if (amount := of_column(c))]
+        for number, line in enumerate(choices.lines):
+            fixed, per_worker = of_line(line)
+            amounts: dict[Any, float] = {self.line[j, number]: fixed}  # w[j,l] may hold y[j,l] too
+            for variable, count in self.encoded[j, number].workers if per_worker else ():
+                amounts[variable] = amounts.get(variable, 0) + per_worker * count
+            terms += [(variable, amount) for variable, amount in amounts.items() if amount]
+        return terms
 
     def stays(self, j: int, factor: float = 1.0, up_to: int | None = None) -> Terms:
         """factor · Σ_ℓ z[j,ℓ], of all levels or of those ≤ *up_to*; empty with factor 0."""
