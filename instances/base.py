@@ -22,8 +22,9 @@ class Record(BaseModel):
         What was computed from the old values (cached properties) is left behind.
         """
         copy = super().model_copy(update=update, deep=deep)
-        if update:
-            for name in copy.__dict__.keys() - type(self).model_fields.keys():
+        fields = type(self).model_fields
+        if update and len(copy.__dict__) > len(fields):
+            for name in copy.__dict__.keys() - fields.keys():
                 del copy.__dict__[name]
         return copy
 
