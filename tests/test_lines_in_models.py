@@ -149,6 +149,17 @@ def test_quotas_count_what_lines_demand(quota: dict[str, Any]) -> None:
     assert_as_with_columns(instance(nodes, jobs, rules={"quotas": {"default": quota}}))
 
 
+def test_between_corners_of_a_line_everything_is_linear() -> None:
+    case = instance([node(gpu=12, cpu=64)], [job_with_memory(), job_with_memory("k", least=4)])
+    lines = [line for choices in column_set(case, counts="lines", tolerance=0.2).jobs for line in choices.lines]
+    assert any(set(line.corners) > set(line.curve.xs) for line in lines)
+    for line in lines:
+        workers = np.arange(line.least_workers, line.most_workers + 1)
+        for of in (line.curve, line.ps_memory):
+            between = np.interp(workers, line.corners, [of(w) for w in line.corners])
+            assert between == pytest.approx(np.array([of(w) for w in workers.tolist()]), rel=1e-12)
+
+
 def test_slots_and_curves_that_are_not_concave() -> None:
     """Speeds of a table that rise faster late than early, for workers of 3 GPUs on nodes of 4."""
     points = [{"gpu_type": "a100", "workers": w, "speed": s} for w, s in ((1, 10), (2, 12), (5, 70), (8, 75))]
