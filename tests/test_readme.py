@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if path.exists()]
-DEMO = "coplace solve instances/examples/openb-64.yaml"
+DEMO = "coplace solve --method prices instances/examples/openb-64.yaml"
 RUN_CLI = "import sys; from coplace.cli.main import main; sys.exit(main())"
 
 
