@@ -107,6 +107,7 @@ class OptionTables:
         of_type = [int(free[state.nodes.gpu_type == t, 0].sum()) for t in range(len(state.instance.gpu_types))]
         # What a share is measured against: GPUs of the type, CPU and memory of the cluster.
         self._gpus = np.maximum(of_type, 1).astype(float)
+        self._gpus_of: list[float] = self._gpus.tolist()
         self._cpu, self._memory = (float(max(1, free[:, r].sum())) for r in (1, 2))
         self._most_tasks: dict[tuple[int, int | None, Vector], int] = {}
         self._grids: dict[tuple[object, ...], tuple[NDArray[Any], ...]] = {}
@@ -167,7 +168,7 @@ class OptionTables:
         job, types, reference = state.instance.jobs[j], state.types_of(j), scoring.references[j]
         if not types or scoring.weights[j] <= 0:
             return 0.0
-        gpus = job.worker.gpu / max(self._gpus[t] for t in types)
+        gpus = job.worker.gpu / max(self._gpus_of[t] for t in types)
         cpu, memory = _least_request(job.worker)
         ps_cpu, ps_memory = _least_request(job.ps)
         value, cost = state.values[j], self.cost(j)
@@ -187,8 +188,8 @@ class OptionTables:
 
     def cost_of(self, j: int, shape: Shape) -> float:
         """Dominant share of a shape of job *j*."""
-        gpu, cpu, memory = self.state.total_demand(j, shape).tolist()
-        return float(max(gpu / self._gpus[shape.gpu_type], cpu / self._cpu, memory / self._memory))
+        gpu, cpu, memory = self.state.total(j, shape)
+        return max(gpu / self._gpus_of[shape.gpu_type], cpu / self._cpu, memory / self._memory)
 
     def _most(self, job: Job, types: Iterable[int]) -> tuple[list[int], int]:
         """Most workers, by type in *types*, and most servers that the open nodes and the quota may hold."""

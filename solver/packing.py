@@ -73,7 +73,8 @@ class Packer:
             return None
         hosts = self._with_gpus(j, shape.gpu_type, need[0])
         free = state.free[hosts]
-        fits = (free >= need).all(axis=1)
+        fits = free[:, 1] >= need[1]  # GPUs have been looked at
+        fits &= free[:, 2] >= need[2]
         intensities = state.intensities(j)
         added = w * intensities[0] + p * intensities[1]
         fits &= state.load[hosts] + added <= state.nodes.capacities[hosts, level]

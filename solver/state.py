@@ -153,8 +153,13 @@ class State:
 
     def total_demand(self, j: int, shape: Shape) -> NDArray[np.int64]:
         """Demand of all tasks of job *j*, by [resource]."""
+        return np.array(self.total(j, shape), dtype=np.int64)
+
+    def total(self, j: int, shape: Shape) -> Vector:
+        """The same as a tuple."""
         worker, server = self.demands(j, shape)
-        return np.array([shape.workers * a + shape.servers * b for a, b in zip(worker, server, strict=True)], np.int64)
+        w, p = shape.workers, shape.servers
+        return (w * worker[0] + p * server[0], w * worker[1] + p * server[1], w * worker[2] + p * server[2])
 
     def room(self, j: int) -> list[int]:
         """What all tasks of job *j* together may take at most, by [resource]: of open nodes and of its quota.
@@ -170,7 +175,7 @@ class State:
         placement = self.placements[j]
         if placement is None:
             return room
-        return [free + own for free, own in zip(room, self.total_demand(j, placement.shape).tolist(), strict=True)]
+        return [free + own for free, own in zip(room, self.total(j, placement.shape), strict=True)]
 
     def within_quota(self, j: int, shape: Shape) -> bool:
         """Whether the tenant of job *j* (which runs nothing at the moment) may use that much more."""
@@ -219,14 +224,15 @@ class State:
                 added[n] += role * count
         levels = {n: bisect_left(self._capacities[n], self.load_of[n] + more) for n, more in added.items()}
         felt = max(levels.values())
-        values = {j: self._value(j, placement, felt)}
+        gain = self._value(j, placement, felt)
+        values = {j: gain}
         neighbours = {i for n, level in levels.items() if level != self.level[n] for i in self.jobs_on[n]}
         for i in sorted(neighbours):
             theirs = self.placements[i]
             assert theirs is not None
             level = max(levels[n] if n in levels else self.level[n] for n in theirs.nodes)
             values[i] = self._value(i, theirs, level)
-        gain = math.fsum(value - self.values[i] for i, value in values.items()) if neighbours else values[j]
+            gain += values[i] - self.values[i]
         return Effect(gain, felt, values)
 
     def worth(self, effect: Effect, before: Mapping[int, float] = _UNCHANGED) -> bool:
