@@ -94,17 +94,11 @@ def _highs_version() -> str:
         return ""
 
 
-_highs_threads: set[int] = set()
-"""The number of threads with which HiGHS's scheduler runs in this process; it refuses to run with another."""
-
-
 def _solve_highs(problem: Any, options: Options) -> Answer:
     import highspy
 
-    if _highs_threads - {options.threads}:
-        highspy.Highs.resetGlobalScheduler(True)
-        _highs_threads.clear()
-    _highs_threads.add(options.threads)
+    # HiGHS's scheduler lives as long as the process and refuses any other number of threads than its first.
+    highspy.Highs.resetGlobalScheduler(True)
     solver = _highs_class()(
         msg=options.log,
         timeLimit=options.time_limit,
