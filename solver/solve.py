@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from coplace.solver.exact.worker import Worker
 
 
+BACKENDS = ("highs", "cbc", "scip", "gurobi", "cplex")
+"""MIP backends by name; which of them are installed, coplace.formulations.mip.available_backends tells."""
+
 REPLAY_SECONDS = 3600.0
 """Wall time after which even a replay ends; deterministic limits end it long before."""
 
@@ -62,10 +65,19 @@ def solve(
         A :class:`Result` whose plan has passed :func:`coplace.solver.check`.
 
     Raises:
-        InputError: unknown method, or a limit that is no positive number.
+        InputError: unknown method or backend, or a limit that is no positive number.
+        TypeError: *instance* is no :class:`Instance`.
     """
+    if not isinstance(instance, Instance):
+        raise TypeError(
+            f"solve needs an Instance, not a {type(instance).__name__}; parse_instance makes one of a mapping"
+        )
     if method not in METHODS:
         raise InputError([Problem("method", "must be one of the methods", repr(method), nearest(method, METHODS))])
+    if backend not in BACKENDS:
+        raise InputError(
+            [Problem("backend", "must be one of the MIP backends", repr(backend), nearest(backend, BACKENDS))]
+        )
     if not time_limit > 0:
         raise InputError([Problem("time_limit", "must be above 0 seconds", str(time_limit))])
     if not gap >= 0:

@@ -107,6 +107,7 @@ def test_pinned_jobs_stay_and_the_move_budget_lasts() -> None:
     ("options", "words"),
     [
         ({"method": "greedi"}, "method: must be one of the methods; found 'greedi'; did you mean greedy"),
+        ({"backend": "hihgs"}, "backend: must be one of the MIP backends; found 'hihgs'; did you mean highs"),
         ({"time_limit": 0}, "time_limit: must be above 0 seconds"),
         ({"time_limit": float("nan")}, "time_limit: must be above 0 seconds"),
         ({"gap": -1}, "gap: must not be negative"),
@@ -115,6 +116,11 @@ def test_pinned_jobs_stay_and_the_move_budget_lasts() -> None:
 def test_wrong_options_are_refused(options: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         solve(instance([node()], []), **options)  # type: ignore[arg-type]
+
+
+def test_a_mapping_is_no_instance() -> None:
+    with pytest.raises(TypeError, match="parse_instance makes one"):
+        solve({"nodes": []})  # type: ignore[arg-type]
 
 
 def test_empty_instances_have_empty_plans() -> None:
