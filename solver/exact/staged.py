@@ -34,6 +34,9 @@ COLUMNS_PER_JOB = (3, 9, 40)
 TIME_SHARES = (0.4, 0.5, 0.6)
 """Most of the time that is left, for each of these stages."""
 
+CHOICES_PER_SECOND, PAIRS_PER_SECOND = 8_000, 16_000
+"""Columns, and pairs of a job and a node, that building and presolving get through in a second."""
+
 OVERRUN_SECONDS = 0.5
 """What solvers overrun their limit by, at most, on a busy machine."""
 
@@ -99,6 +102,8 @@ class Staged:
 
     def _solve(self, columns: ColumnSet, seconds: float) -> Solution:
         task = self.task
+        if not task.replay and seconds < _least_seconds(columns):
+            return Solution("unknown", None, None, None, 0.0)
         # Building counts too, and solvers look at the clock only now and then.
         until = time.monotonic() + seconds - min(OVERRUN_SECONDS, 0.1 * seconds)
         if task.backend == "cpsat":
@@ -162,6 +167,13 @@ class Staged:
 
     def _left(self) -> float:
         return self.deadline - time.monotonic()
+
+
+def _least_seconds(columns: ColumnSet) -> float:
+    """Time below which building and presolving the model would leave none to search, and overrun it."""
+    choices = sum(len(job.columns) + len(job.lines) for job in columns.jobs)
+    pairs = len(columns.instance.nodes) * len(columns.jobs)
+    return max(0, choices - FEW_COLUMNS) / CHOICES_PER_SECOND + pairs / PAIRS_PER_SECOND
 
 
 def _threshold(prices: Prices, columns: int) -> float:
