@@ -11,9 +11,6 @@ import typer
 if TYPE_CHECKING:
     from coplace.instances import Instance
 
-BACKENDS = ("highs", "cbc", "scip", "gurobi", "cplex")
-"""Solvers that the method ``mip`` can use."""
-
 MODEL_SUFFIXES = (".pb", ".pbtxt", ".mps", ".lp")
 """Endings of model files: CP-SAT's, binary and text, then those of MIP solvers."""
 
@@ -129,6 +126,7 @@ def _all_of(*steps: Callable[[], None]) -> None:
 def _check_backend(backend: str) -> None:
     from coplace.instances import InputError, Problem
     from coplace.instances.consistency import near
+    from coplace.solver.solve import BACKENDS
 
     if backend not in BACKENDS:
         rule = f"must be one of {', '.join(BACKENDS)}"

@@ -65,7 +65,7 @@ def candidates(instance: Instance, scoring: Scoring | None = None, *, prune: boo
     """
     scoring = scoring or Scoring(instance)
     nodes = scoring.nodes
-    parts = [_job_columns(scoring, nodes, j, prune) for j in range(len(instance.jobs))]
+    parts = [job_candidates(scoring, nodes, j, prune) for j in range(len(instance.jobs))]
     return _concatenate(parts)
 
 
@@ -89,7 +89,7 @@ _NONE = Candidates(
 )
 
 
-def _job_columns(scoring: Scoring, nodes: NodeArrays, j: int, prune: bool) -> Candidates:
+def job_candidates(scoring: Scoring, nodes: NodeArrays, j: int, prune: bool) -> Candidates:
     """Columns of one job. Arrays below have the axes [type, worker profile, ps profile, w, p, level, span]."""
     instance = scoring.instance
     job = instance.jobs[j]
@@ -110,15 +110,15 @@ def _job_columns(scoring: Scoring, nodes: NodeArrays, j: int, prune: bool) -> Ca
 
     # How many workers one node can hold, by [type, worker profile]; the fewest nodes that w workers need.
     profiles = job.worker.profiles
-    room = np.array([[_room(instance, job.worker, limits[t], profile) for profile in profiles] for _, t in types])
+    room = np.array([[worker_room(instance, job.worker, limits[t], profile) for profile in profiles] for _, t in types])
     fewest = -(-w[None, None, :] // np.maximum(room, 1)[:, :, None])  # [type, worker profile, w]
     type_nodes = np.array([limits[t].nodes for _, t in types])
     possible = (room[:, :, None] > 0) & (fewest <= type_nodes[:, None, None])
-    lowest_level = np.array([_level(limits[t].capacities, job.worker.intensity) for _, t in types])
+    lowest_level = np.array([least_level(limits[t].capacities, job.worker.intensity) for _, t in types])
 
     memory = ps_memory_grid(job, worker_counts, server_counts)  # [ps profile, w, p]
-    allowed = possible[:, :, None, :, None] & _servers_fit(job, memory, limits)[None, None]
-    allowed = allowed & _within_quota(instance, job, memory, w, p)[None]
+    allowed = possible[:, :, None, :, None] & servers_fit(job, memory, limits)[None, None]
+    allowed = allowed & within_quota(instance, job, memory, w, p)[None]
     spans = np.arange(1, min(int(w[-1] + p[-1]), total_nodes) + 1)
     most = np.minimum(w[:, None] + p[None, :], total_nodes)  # [w, p]
     of_span = allowed[..., None] & (spans >= fewest[:, :, None, :, None, None]) & (spans <= most[:, :, None])
@@ -155,7 +155,7 @@ def _job_columns(scoring: Scoring, nodes: NodeArrays, j: int, prune: bool) -> Ca
     )
 
 
-def _room(instance: Instance, role: WorkerSpec, limit: HostLimits, profile: Profile) -> int:
+def worker_room(instance: Instance, role: WorkerSpec, limit: HostLimits, profile: Profile) -> int:
     """Most workers that any node of a set can hold, as far as each resource on its own tells."""
     room = instance.rules.max_tasks_per_node or role.max
     for amount, free in zip((role.gpu, profile.cpu, profile.memory), limit.free, strict=True):
@@ -166,12 +166,12 @@ def _room(instance: Instance, role: WorkerSpec, limit: HostLimits, profile: Prof
     return room
 
 
-def _level(capacities: NDArray[np.int64], intensity: int) -> int:
+def least_level(capacities: NDArray[np.int64], intensity: int) -> int:
     """Lowest level at which a node can host a task of that intensity."""
     return int(np.searchsorted(capacities, intensity))
 
 
-def _servers_fit(job: Job, memory: NDArray[np.int64], limits: Iterable[HostLimits]) -> NDArray[np.bool_]:
+def servers_fit(job: Job, memory: NDArray[np.int64], limits: Iterable[HostLimits]) -> NDArray[np.bool_]:
     """Whether one server fits some node, by [ps profile, w, p]."""
     if job.ps is None:
         return np.ones(memory.shape, dtype=bool)
@@ -183,7 +183,7 @@ def _servers_fit(job: Job, memory: NDArray[np.int64], limits: Iterable[HostLimit
     return np.asarray((memory <= largest) & enough_cpu[:, None, None])
 
 
-def _within_quota(
+def within_quota(
     instance: Instance, job: Job, memory: NDArray[np.int64], w: NDArray[np.int64], p: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Whether the job alone stays within its tenant's quota, by [worker profile, ps profile, w, p]."""

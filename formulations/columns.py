@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from coplace.formulations.candidates import Candidates, _job_columns
+from coplace.formulations.candidates import Candidates, job_candidates
 from coplace.formulations.hosts import NodeArrays
 from coplace.formulations.keep import displaced
 from coplace.formulations.lines import Line, job_lines
@@ -139,7 +139,7 @@ def column_set(
         must_keep = job.pinned and running
         if not must_keep:
             unseen = counts == "lines" or (counts == "auto" and _large(instance, job))
-            found = None if unseen else _job_columns(scoring, nodes, j, True)
+            found = None if unseen else job_candidates(scoring, nodes, j, True)
             if found is None or (counts == "auto" and _many_counts(job) and len(found) > MANY_COLUMNS):
                 fitted = job_lines(scoring, nodes, j, tolerance)
                 lines, error, excess = fitted.lines, error + fitted.error, excess + fitted.excess

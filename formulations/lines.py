@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coplace.formulations.candidates import _level, _room, _servers_fit, _within_quota
+from coplace.formulations.candidates import least_level, servers_fit, within_quota, worker_room
 from coplace.formulations.hosts import NodeArrays
 from coplace.formulations.memory import ps_memory_grid
 from coplace.formulations.mesh import open_mesh
@@ -155,18 +155,18 @@ class _Grid:
         self.w, self.p = np.array(worker_counts), np.array(server_counts)
         profiles = job.worker.profiles
         room = np.array(
-            [[_room(instance, job.worker, limits[t], profile) for profile in profiles] for _, t in self.types]
+            [[worker_room(instance, job.worker, limits[t], profile) for profile in profiles] for _, t in self.types]
         )
         fewest = -(-self.w // np.maximum(room, 1)[..., None])  # [type, worker profile, w]
         type_nodes = np.array([limits[t].nodes for _, t in self.types])
         possible = (room[..., None] > 0) & (fewest <= type_nodes[:, None, None])
         self.fewest: Ints = fewest[:, :, None, None, None, :]
         by_w = ps_memory_grid(job, worker_counts, server_counts)  # [ps profile, w, p]
-        hosted = _servers_fit(job, by_w, limits)[None, None]
-        hosted = hosted & _within_quota(instance, job, by_w, self.w, self.p)[None]
+        hosted = servers_fit(job, by_w, limits)[None, None]
+        hosted = hosted & within_quota(instance, job, by_w, self.w, self.p)[None]
         self.allowed: Bools = hosted.swapaxes(-1, -2) & possible[:, :, None, None, :]
         self.memory: Ints = by_w.swapaxes(-1, -2)
-        lowest = np.array([_level(limits[t].capacities, job.worker.intensity) for _, t in self.types])
+        lowest = np.array([least_level(limits[t].capacities, job.worker.intensity) for _, t in self.types])
         self.level: Bools = np.arange(len(scoring.levels)) >= lowest[:, None]
         self.most_nodes = min(int(self.w[-1] + self.p[-1]), sum(limit.nodes for limit in limits))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coplace.formulations.evaluate import outcomes, runs
+from coplace.formulations.evaluate import Evaluation, outcomes, runs
 from coplace.formulations.keep import displaced
 from coplace.formulations.rules import Occupancy, Violation, cordon_violations, is_moved, job_violations
 from coplace.formulations.scoring import Scoring
@@ -18,13 +18,18 @@ class CheckReport:
 
     Attributes:
         violations: broken rules; empty for a feasible plan.
-        objective: value of the plan by the evaluator.
+        evaluation: the objective of the plan and the outcome of each job, by the evaluator.
         moved: running jobs that change, displaced ones aside.
     """
 
     violations: tuple[Violation, ...]
-    objective: float
+    evaluation: Evaluation
     moved: tuple[str, ...]
+
+    @property
+    def objective(self) -> float:
+        """Value of the plan by the evaluator."""
+        return self.evaluation.objective
 
     @property
     def feasible(self) -> bool:
@@ -63,4 +68,4 @@ def check(instance: Instance, plan: Plan, scoring: Scoring | None = None) -> Che
     if budget is not None and len(moved) > budget:
         message = f"{len(moved)} running jobs are moved, allowed are {budget}: {', '.join(moved[:8])}"
         violations.append(Violation("move-budget", message, amount=len(moved), limit=budget))
-    return CheckReport(tuple(violations), outcomes(scoring, occupancy, sound).objective, tuple(moved))
+    return CheckReport(tuple(violations), outcomes(scoring, occupancy, sound), tuple(moved))

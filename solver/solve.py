@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from coplace.formulations.evaluate import evaluate
 from coplace.formulations.keep import displaced
 from coplace.formulations.scoring import Scoring
 from coplace.formulations.speed import SpeedModel
@@ -108,7 +107,7 @@ def solve(
 
 def _result(search: Search, method: str, started: float) -> Result:
     assert search.report is not None
-    evaluation = evaluate(search.instance, search.plan, search.scoring)
+    evaluation = search.report.evaluation
     return Result(
         status="optimal" if search.proven() else "feasible",
         reason="gap" if search.proven() else search.reason,

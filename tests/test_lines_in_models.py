@@ -338,7 +338,7 @@ def test_columns_of_a_huge_job_are_not_even_counted(monkeypatch: pytest.MonkeyPa
     def refuse(*_: Any) -> Any:
         raise AssertionError("the whole grid was built")
 
-    monkeypatch.setattr(columns_module, "_job_columns", refuse)
+    monkeypatch.setattr(columns_module, "job_candidates", refuse)
     monkeypatch.setattr(columns_module, "MOST_CELLS", 10_000)
     assert column_set(many(("sync",), 512)).jobs[0].lines
 
