@@ -511,17 +511,22 @@ with Worker() as worker:
 def test_nothing_goes_on_when_the_parent_is_killed(method: str, backend: str) -> None:
     """A search of minutes went on with nobody to tell, and so did the solver that it had started."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, method, backend], stdout=subprocess.PIPE, env=environment)
-    assert parent.stdout is not None
-    assert parent.stdout.readline() == b"ready\n"
-    wanted = 2 if backend == "cbc" else 1
-    assert eventually(lambda: len(descendants(parent.pid)) >= wanted)
-    time.sleep(2)  # into the search
-    offspring = descendants(parent.pid)
-    assert len(offspring) >= wanted
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, method, backend], stdout=subprocess.PIPE, env=environment
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        wanted = 2 if backend == "cbc" else 1
+        try:
+            begun = eventually(lambda: len(descendants(parent.pid)) >= wanted or parent.poll() is not None, seconds=90)
+            assert begun, "no solver was started"
+            time.sleep(2)  # into the search
+            offspring = descendants(parent.pid)
+            # By then a solver may have closed a stage and the next may not have begun; the child is always there.
+            assert offspring
+            assert parent.poll() is None, "the solve ended before it could be killed"
+        finally:
+            parent.kill()
     gone = eventually(lambda: not any(alive(pid) for pid in offspring), seconds=10)
     for pid in offspring:
         if alive(pid):
