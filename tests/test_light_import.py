@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-HEAVY = {"torch", "pandas", "ortools"}
+HEAVY = {"torch", "pandas", "ortools", "networkx", "matplotlib"}
 DEPENDENCIES = {"numpy", "pydantic", "rich", "typer", "yaml"}
 
 
