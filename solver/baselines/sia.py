@@ -68,7 +68,7 @@ def sia(
     """
     state = State(scoring or Scoring(instance), Plan())
     options = sia_options(state)
-    worth = _own_worth(state.scoring, options) if own_objective else _worth(state.scoring, options, power)
+    worth = own_worth(state.scoring, options) if own_objective else sia_worth(state.scoring, options, power)
     chosen = choose(sia_program(state, options, worth), time_limit)
     return _placed(state, options, [options[i] for i in chosen])
 
@@ -151,7 +151,7 @@ def _fastest(state: State, j: int, t: int, own_type: int, counts: list[int], nod
 # --- objective ------------------------------------------------------------------------------------------------------
 
 
-def _worth(scoring: Scoring, options: list[Option], power: float) -> NDArray[np.float64]:
+def sia_worth(scoring: Scoring, options: list[Option], power: float) -> NDArray[np.float64]:
     """What each option adds to Sia's objective (section 3.4 of the paper).
 
     Goodputs count in multiples of the job's least one, less what a restart costs where a job changes. With p < 0 Sia
@@ -171,7 +171,7 @@ def _restart_factor(scoring: Scoring, option: Option) -> float:
     return float(scoring.effective(option.job, option.speed, option.stays)) / option.speed
 
 
-def _own_worth(scoring: Scoring, options: list[Option]) -> NDArray[np.float64]:
+def own_worth(scoring: Scoring, options: list[Option]) -> NDArray[np.float64]:
     """What each option would be worth by the evaluator if the job ran alone."""
     return np.array([float(scoring.value(option.job, option.speed, option.stays)) for option in options])
 
