@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from coplace import __version__
 from coplace.cli.check import check
+from coplace.cli.explain import explain
 from coplace.cli.generate import generate
 from coplace.cli.importing import import_kubernetes, import_openb
 from coplace.cli.methods import methods
@@ -108,7 +109,7 @@ def _coplace(
     """Decide how many tasks each training job gets, and where they run: counts and placement in one decision."""
 
 
-for _function in (solve, check, generate, schema, methods):
+for _function in (solve, check, explain, generate, schema, methods):
     app.command(cls=_Command, epilog=EXIT_CODES)(_function)
 app.add_typer(imports, name="import", help="Turn the records of other systems into an instance file.")
 imports.command("openb", cls=_Command, epilog=EXIT_CODES)(import_openb)

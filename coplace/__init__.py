@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from coplace.solver import Result as Result
     from coplace.solver import check as check
     from coplace.solver import solve as solve
+    from coplace.solver.explain import explain as explain
 
 _HOME = {
     "evaluate": "coplace.formulations.evaluate",
+    "explain": "coplace.solver.explain",
     "generate": "coplace.instances.generation",
     **dict.fromkeys(
         ("Allocation", "InputError", "Instance", "Job", "Node", "Plan", "parse_instance", "read_instance",
