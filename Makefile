@@ -26,8 +26,8 @@ lint: .venv/test  ## check style and layout
 types: .venv/test  ## check types
 	$(BIN)/mypy
 
-bench: .venv/core  ## run a benchmark, NAME=core [JSON=file]; without NAME list them
-	@$(BIN)/python -m benchmarks $(NAME) $(if $(JSON),--json "$(JSON)")
+bench: .venv/core  ## run a benchmark, NAME=core [JSON=file] [ARGS=...]; without NAME list them
+	@$(BIN)/python -m benchmarks $(NAME) $(if $(JSON),--json "$(JSON)") $(ARGS)
 
 clean:  ## remove .venv and everything else that was made here
 	rm -rf .venv build dist coplace.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

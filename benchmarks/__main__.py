@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks [NAME] [--json FILE] [--smoke]``."""
+"""The command line: ``python -m benchmarks [NAME] [--json FILE] [--plots DIR] [--most-nodes N] [--smoke]``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import MeasurementError
-from benchmarks.registry import Benchmark, Figure, registered
+from benchmarks.registry import WISHES, Benchmark, Figure, registered
 from coplace.instances.consistency import nearest
 from coplace.instances.files import write_atomically
 
@@ -25,6 +25,8 @@ app = typer.Typer(add_completion=False)
 def main(
     name: Annotated[str | None, typer.Argument(help="The benchmark to run; without it, list them.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="Draw pictures in this folder (scale).")] = None,
+    most_nodes: Annotated[int | None, typer.Option(min=1, help="The largest cluster to run (scale).")] = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="Tiny sizes and no targets: does it run at all?")] = False,
 ) -> None:
     """List the benchmarks, or run one and say which targets it meets."""
@@ -36,6 +38,9 @@ def main(
         raise _refusal(f"no benchmark is called {name}; {nearest(name, known)}")
     if json_file is not None and not json_file.absolute().parent.is_dir():
         raise _refusal(f"{json_file}: its folder does not exist")
+    if plots is not None and not plots.is_dir():
+        raise _refusal(f"{plots}: no such folder")
+    WISHES.plots, WISHES.most_nodes = plots, most_nodes
     try:
         figures = list(known[name].figures(smoke))
     except MeasurementError as error:
@@ -51,9 +56,10 @@ def main(
 
 def report(benchmark: Benchmark, figures: Iterable[Figure], smoke: bool = False) -> dict[str, Any]:
     """The figures with all that is needed to compare them."""
+    size = "" if WISHES.most_nodes is None else f" --most-nodes {WISHES.most_nodes}"
     return {
         "benchmark": benchmark.name,
-        "command": f"python -m benchmarks {benchmark.name}" + (" --smoke" if smoke else ""),
+        "command": f"python -m benchmarks {benchmark.name}{size}" + (" --smoke" if smoke else ""),
         "machine": {
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "python": platform.python_version(),

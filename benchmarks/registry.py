@@ -14,11 +14,29 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import benchmarks
 
 Run: TypeAlias = Callable[[bool], Iterable["Figure"]]
+
+
+@dataclass(slots=True)
+class Wishes:
+    """What the command line asks of benchmarks beside their name.
+
+    Attributes:
+        plots: folder for pictures; None = none.
+        most_nodes: largest cluster to run; None = as the benchmark thinks fit.
+    """
+
+    plots: Path | None = None
+    most_nodes: int | None = None
+
+
+WISHES = Wishes()
+"""The wishes of this run; benchmarks that draw nothing or have one size leave them alone."""
 
 
 @dataclass(frozen=True, slots=True)

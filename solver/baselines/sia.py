@@ -9,6 +9,7 @@ more than twice its GPUs in a round, since it learns speeds as it goes; here the
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,9 @@ from coplace.solver.state import State
 
 POWER, NO_ALLOCATION = -0.5, 1.1
 """p and λ of the paper: what the authors evaluate Sia with."""
+
+LEAST_SECONDS = 0.1
+"""What the integer program gets however late it is; without any time it finds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +65,16 @@ def sia(
     Args:
         instance: the instance.
         scoring: of it.
-        time_limit: seconds for the integer program.
+        time_limit: seconds until the integer program ends with the best counts so far; placing them comes after.
         power: p of the paper; 1 maximises the sum of normalised goodputs as it is.
         own_objective: let the integer program maximise the objective of the instance instead of Sia's, so that what
             remains of a difference is due to what Sia does not see.
     """
+    deadline = time.monotonic() + time_limit
     state = State(scoring or Scoring(instance), Plan())
     options = sia_options(state)
     worth = own_worth(state.scoring, options) if own_objective else sia_worth(state.scoring, options, power)
-    chosen = choose(sia_program(state, options, worth), time_limit)
+    chosen = choose(sia_program(state, options, worth), max(LEAST_SECONDS, deadline - time.monotonic()))
     return _placed(state, options, [options[i] for i in chosen])
 
 
@@ -163,7 +168,7 @@ def sia_worth(scoring: Scoring, options: list[Option], power: float) -> NDArray[
     least = np.full(len(scoring.instance.jobs), np.inf)
     np.minimum.at(least, job, speed)
     goodput = speed / least[job] * np.array([_restart_factor(scoring, option) for option in options])
-    return NO_ALLOCATION + np.sign(power) * np.maximum(goodput, 1e-9) ** power
+    return np.asarray(NO_ALLOCATION + np.sign(power) * np.maximum(goodput, 1e-9) ** power)
 
 
 def _restart_factor(scoring: Scoring, option: Option) -> float:
