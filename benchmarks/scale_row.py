@@ -101,7 +101,7 @@ def _solved(instance: Instance, spec: Spec) -> tuple[Result, Outcome]:
     events: list[tuple[float, float]] = []
     begin = time.perf_counter()
 
-    def progress(rung: str, objective: float) -> None:
+    def progress(rung: str, objective: float, *_: object) -> None:
         events.append((time.perf_counter() - begin, objective))
 
     result = solve(
