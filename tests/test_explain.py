@@ -343,6 +343,18 @@ def test_a_pinned_job_has_no_runner_up() -> None:
     assert (found.change, found.runner_up) == ("kept", None)
 
 
+def test_a_job_of_one_size_could_run_elsewhere() -> None:
+    problem = instance([node("n"), node("m", used={"gpu": 3})], [small("j")])
+    found = explained_running(problem, runs(j={"m": 1}), "j")
+    assert found.runner_up is not None
+    assert found.runner_up.allocation.nodes == ("n",)
+
+
+def test_a_job_that_may_not_be_moved_has_no_runner_up() -> None:
+    problem = instance([node("n"), node("m")], [running("j", "n")], rules={"move_budget": 0})
+    assert explained_running(problem, runs(j={"n": 1}), "j").runner_up is None
+
+
 def test_every_runner_up_is_feasible_and_worth_what_is_said() -> None:
     problem = generate("ps-mix", nodes=8, jobs=16, seed=3)
     plan = solve(problem, method="greedy").plan

@@ -84,7 +84,7 @@ def _running(running: RunningJob, page: Page) -> Iterator[RenderableType]:
     if running.runner_up is not None:
         grid.add_row("runner-up", Text(_alternative(running.runner_up, running.gain, page)))
     else:
-        grid.add_row("runner-up", Text("none: it is pinned, or no other way to run it was found"))
+        grid.add_row("runner-up", Text("none was found, or it may not be moved"))
     if running.gave_way:
         entries = [f"{printable(job)} ({change})" for job, change in list(running.gave_way.items())[:MOST_NAMES]]
         left = len(running.gave_way) - len(entries)

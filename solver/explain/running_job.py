@@ -9,12 +9,12 @@ from coplace.formulations.scoring import Scoring
 from coplace.instances.plan import Plan
 from coplace.solver.check import check
 from coplace.solver.explain.report import Alternative, RunningJob
-from coplace.solver.explain.start import best_start, start
+from coplace.solver.explain.start import Start, best_start, start
 from coplace.solver.options import OptionTables
 from coplace.solver.packing import Packer
 from coplace.solver.placement import Placement
 from coplace.solver.result import change_of
-from coplace.solver.state import Effect, State
+from coplace.solver.state import LEAST_GAIN, Effect, State
 
 MOST_OPTIONS = 400
 """Shapes that are placed in search of the runner-up, those with the highest value first."""
@@ -37,11 +37,9 @@ def running_job(scoring: Scoring, plan: Plan, name: str) -> RunningJob:
         kept = state.kept_placements[j]
         current = kept if kept is not None else state.placement_of(job.current)
         stayed = _alternative(state, j, current, state.effect(j, current))
-    runner_up = (
-        None
-        if job.pinned and job.running
-        else _runner_up(state, packer, j, placement, _moves_left(state, report.moved, name))
-    )
+    runner_up = None
+    if not (job.pinned and job.running) and _may_change(state, report.moved, name):
+        runner_up = _runner_up(state, packer, plan, j, placement)
     line = [
         (found[0].gain, -i)
         for i, other in enumerate(state.placements)
@@ -80,30 +78,52 @@ def _held(scoring: Scoring, plan: Plan, name: str) -> str | None:
     return str(broken[0]) if broken else None
 
 
-def _moves_left(state: State, moved: tuple[str, ...], name: str) -> bool:
+def _may_change(state: State, moved: tuple[str, ...], name: str) -> bool:
     """Whether *name* may run otherwise than it does: it is moved or new anyway, or the budget allows it."""
     job = state.instance.job[name]
     budget = state.instance.rules.move_budget
     return budget is None or not job.running or name in moved or len(moved) < budget
 
 
-def _runner_up(state: State, packer: Packer, j: int, placement: Placement, may_change: bool) -> Alternative | None:
-    """The best other way to run job *j* (taken out of the state) that is found among its shapes, best values first."""
-    if not may_change:
-        return None
+def _runner_up(state: State, packer: Packer, plan: Plan, j: int, placement: Placement) -> Alternative | None:
+    """The best other way to run job *j* (taken out of the state) that is found: shapes by falling value, other nodes.
+
+    How it ran until now is left out: as it was it would not have to restart, which is told apart. The same counts on
+    nodes that are as good say nothing, and come last.
+    """
     options = OptionTables(state).options(j)
-    best: tuple[Effect, Placement] | None = None
     order = np.argsort(-options.value, kind="stable")[:MOST_OPTIONS].tolist() if options is not None else ()
+    elsewhere = _elsewhere(state, plan, j, placement)
+    gain = state.effect(j, placement).gain
+    as_good = elsewhere is not None and abs(elsewhere[0].gain - gain) <= LEAST_GAIN * gain
+    best = None if as_good else elsewhere
     for option in order:
         assert options is not None
         if best is not None and options.value[option] <= best[0].gain:
             break  # a shape's value is what it gains at most
         found = best_start(state, packer, j, [options.shape(option)])
         if found is None or any(_same(found[1], known) for known in (placement, state.kept_placements[j])):
-            continue  # as it was, it would not have to restart, which is told apart from this
+            continue
         if best is None or found[0].gain > best[0].gain:
             best = found
+    best = best or elsewhere
     return None if best is None else _alternative(state, j, best[1], best[0])
+
+
+def _elsewhere(state: State, plan: Plan, j: int, placement: Placement) -> Start | None:
+    """Where job *j* would go with the same counts if the nodes of *placement* took no new tasks."""
+    nodes = tuple(
+        node.model_copy(update={"cordoned": True}) if n in placement.nodes else node
+        for n, node in enumerate(state.instance.nodes)
+    )
+    scoring = Scoring(state.instance.model_copy(update={"nodes": nodes}), state.scoring.model)
+    name = state.instance.jobs[j].name
+    rest = Plan.model_construct(allocations={job: a for job, a in plan.allocations.items() if job != name})
+    closed = State(scoring, rest)
+    found = best_start(closed, Packer(closed), j, [placement.shape])
+    if found is None or _same(found[1], state.kept_placements[j]):
+        return None
+    return state.effect(j, found[1]), found[1]
 
 
 def _same(a: Placement, b: Placement | None) -> bool:
