@@ -67,6 +67,11 @@ class Case:
         )
         return gpu, cpu, memory
 
+    @cached_property
+    def total_pressure(self) -> int:
+        """Pressure capacity of the available nodes together, at least 1."""
+        return max(1, sum(node.pressure_capacity for node in self.instance.nodes if node.available))
+
     def share(self, amounts: Vector | NDArray[np.int64]) -> float:
         """The largest share of any resource of the cluster that *amounts* are."""
         return max(float(amount) / total for amount, total in zip(amounts, self.totals, strict=True))

@@ -85,7 +85,7 @@ def _extra(case: Case, shape: Shape, n: int, workers: int, servers: int) -> Iter
     pressure = _lacking_pressure(case, node, load)
     if (gpu and not node.gpu) or not (gpu or cpu or memory or pressure):
         return
-    share = max(case.share((gpu, cpu, memory)), pressure / _total_pressure(case.instance))
+    share = max(case.share((gpu, cpu, memory)), pressure / case.total_pressure)
     yield _Extra(share, n, (gpu, cpu, memory), pressure)
 
 
@@ -97,10 +97,6 @@ def _lacking_pressure(case: Case, node: Node, load: int) -> int:
     while level_capacities(case.instance, node.model_copy(update={"pressure_capacity": wanted}))[-1] < load:
         wanted += 1
     return wanted - node.pressure_capacity
-
-
-def _total_pressure(instance: Instance) -> int:
-    return max(1, sum(node.pressure_capacity for node in instance.nodes if node.available))
 
 
 def _roomier(node: Node, extra: _Extra) -> Node:
