@@ -12,9 +12,10 @@ from coplace.formulations.hosts import HostLimits, NodeArrays
 from coplace.formulations.memory import ps_memory_grid
 from coplace.formulations.mesh import open_mesh
 from coplace.formulations.scoring import Scoring
+from coplace.formulations.spans import fewest_nodes
 from coplace.formulations.speed import Configurations
 from coplace.instances.instance import Instance
-from coplace.instances.job import Job, Profile, WorkerSpec
+from coplace.instances.job import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,8 @@ class Candidates:
 def candidates(instance: Instance, scoring: Scoring | None = None, *, prune: bool = True) -> Candidates:
     """All candidate columns of all jobs.
 
-    Left out are configurations that no node can host and, with *prune*, those that another column makes superfluous
-    in every respect:
+    Left out are configurations that cannot sit on so few nodes or at so low a level (:mod:`coplace.formulations.spans`)
+    and, with *prune*, those that another column makes superfluous in every respect:
 
     * a larger span or a higher level at the same speed (it allows more placements);
     * fewer tasks, none of them larger, at no less speed: any placement of the dominated column becomes one of the
@@ -105,30 +106,20 @@ def job_candidates(scoring: Scoring, nodes: NodeArrays, j: int, prune: bool) -> 
     server_counts = range(job.min_servers, job.max_servers + 1)
     w = np.array(worker_counts)
     p = np.array(server_counts)
-    n_levels = len(scoring.levels)
     total_nodes = sum(limit.nodes for limit in limits)
 
-    # How many workers one node can hold, by [type, worker profile]; the fewest nodes that w workers need.
-    profiles = job.worker.profiles
-    room = np.array([[worker_room(instance, job.worker, limits[t], profile) for profile in profiles] for _, t in types])
-    fewest = -(-w[None, None, :] // np.maximum(room, 1)[:, :, None])  # [type, worker profile, w]
-    type_nodes = np.array([limits[t].nodes for _, t in types])
-    possible = (room[:, :, None] > 0) & (fewest <= type_nodes[:, None, None])
-    lowest_level = np.array([least_level(limits[t].capacities, job.worker.intensity) for _, t in types])
-
     memory = ps_memory_grid(job, worker_counts, server_counts)  # [ps profile, w, p]
-    allowed = possible[:, :, None, :, None] & servers_fit(job, memory, limits)[None, None]
-    allowed = allowed & within_quota(instance, job, memory, w, p)[None]
+    hosted = servers_fit(job, memory, limits)[None, None] & within_quota(instance, job, memory, w, p)[None]
+    fewest = fewest_nodes(job, limits, [t for _, t in types], w, p, memory, instance.rules.max_tasks_per_node)
     spans = np.arange(1, min(int(w[-1] + p[-1]), total_nodes) + 1)
     most = np.minimum(w[:, None] + p[None, :], total_nodes)  # [w, p]
-    of_span = allowed[..., None] & (spans >= fewest[:, :, None, :, None, None]) & (spans <= most[:, :, None])
-    of_level = np.arange(n_levels) >= lowest_level[:, None]  # [type, level]
-    mask = of_span[..., None, :] & of_level[:, None, None, None, None, :, None]
+    allowed = hosted[..., None, None] & (spans <= most[..., None])[:, :, None, :]  # without a type
+    mask = allowed & (spans >= fewest[..., None])
     if not mask.any():
         return _NONE
 
     i_type, worker_profile, ps_profile, workers, servers, pressure, span = open_mesh(
-        [i for i, _ in types], range(len(profiles)), range(memory.shape[0]), w, p, scoring.levels, spans
+        [i for i, _ in types], range(len(job.worker.profiles)), range(memory.shape[0]), w, p, scoring.levels, spans
     )
     k = Configurations(i_type, workers, servers, span, pressure, worker_profile, ps_profile)
     speed = np.broadcast_to(scoring.model.predict(job, k).mean, mask.shape)
@@ -153,22 +144,6 @@ def job_candidates(scoring: Scoring, nodes: NodeArrays, j: int, prune: bool) -> 
         speed=speeds,
         value=scoring.value(j, speeds, kept=False),
     )
-
-
-def worker_room(instance: Instance, role: WorkerSpec, limit: HostLimits, profile: Profile) -> int:
-    """Most workers that any node of a set can hold, as far as each resource on its own tells."""
-    room = instance.rules.max_tasks_per_node or role.max
-    for amount, free in zip((role.gpu, profile.cpu, profile.memory), limit.free, strict=True):
-        if amount:
-            room = min(room, int(free) // amount)
-    if role.intensity:
-        room = min(room, int(limit.capacities[-1]) // role.intensity)
-    return room
-
-
-def least_level(capacities: NDArray[np.int64], intensity: int) -> int:
-    """Lowest level at which a node can host a task of that intensity."""
-    return int(np.searchsorted(capacities, intensity))
 
 
 def servers_fit(job: Job, memory: NDArray[np.int64], limits: Iterable[HostLimits]) -> NDArray[np.bool_]:

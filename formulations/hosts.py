@@ -124,22 +124,60 @@ class HostLimits(NamedTuple):
     capacities: NDArray[np.int64]
 
 
+class Offers(NamedTuple):
+    """The limits of some GPU types as arrays.
+
+    Attributes:
+        nodes: number of nodes, by [type].
+        free: largest free amounts, by [type, resource].
+        capacities: largest intensity capacities, by [type, level].
+        limited: whether there is a ladder of pressure levels.
+    """
+
+    nodes: NDArray[np.int64]
+    free: NDArray[np.float64]
+    capacities: NDArray[np.float64]
+    limited: bool
+
+
 class Limits:
-    """The limits of some nodes by GPU type: those of one type by indexing; iterating gives the types with nodes."""
+    """The limits of some nodes by GPU type: those of one type by indexing; iterating gives the types with nodes.
+
+    Attributes:
+        largest: the limits of all these nodes together.
+    """
 
     def __init__(self, arrays: NodeArrays, nodes: NDArray[np.intp]) -> None:
         order = nodes[np.argsort(arrays.gpu_type[nodes], kind="stable")]
         types, starts, counts = np.unique(arrays.gpu_type[order], return_index=True, return_counts=True)
         self._by_type: dict[int, HostLimits] = {}
+        self._limited = bool(arrays.instance.pressure_levels)
+        self._offers: dict[tuple[int, ...], Offers] = {}
         if len(types):
             free = np.maximum.reduceat(arrays.free[order], starts, axis=0)
             capacities = np.maximum.reduceat(arrays.capacities[order], starts, axis=0)
             for t, *limits in zip(types.tolist(), counts.tolist(), free, capacities, strict=True):
                 self._by_type[t] = HostLimits(*limits)
         self._none = HostLimits(0, np.zeros(3, np.int64), np.zeros(arrays.capacities.shape[1], np.int64))
+        self.largest = HostLimits(
+            len(nodes), arrays.free[nodes].max(axis=0, initial=0), arrays.capacities[nodes].max(axis=0, initial=0)
+        )
 
     def __getitem__(self, gpu_type: int) -> HostLimits:
         return self._by_type.get(gpu_type, self._none)
+
+    def offers(self, types: tuple[int, ...]) -> Offers:
+        """The limits of *types*, in that order."""
+        found = self._offers.get(types)
+        if found is None:
+            limits = [self[t] for t in types]
+            found = self._offers[types] = Offers(
+                np.array([limit.nodes for limit in limits], dtype=np.int64),
+                np.array([limit.free for limit in limits], dtype=float).reshape(-1, 3),
+                np.array([limit.capacities for limit in limits], dtype=float).reshape(len(types), -1),
+                self._limited,
+            )
+        return found
 
     def __iter__(self) -> Iterator[HostLimits]:
         return iter(self._by_type.values())

@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coplace.formulations.candidates import least_level, servers_fit, within_quota, worker_room
+from coplace.formulations.candidates import servers_fit, within_quota
 from coplace.formulations.hosts import NodeArrays
 from coplace.formulations.memory import ps_memory_grid
 from coplace.formulations.mesh import open_mesh
 from coplace.formulations.piecewise import Piecewise, fit
 from coplace.formulations.scoring import Scoring
+from coplace.formulations.spans import NOWHERE, fewest_nodes
 from coplace.formulations.speed import Configurations
 from coplace.instances.demand import predicted_ps_memory
 from coplace.instances.job import Job
@@ -132,9 +133,8 @@ class _Grid:
     Attributes:
         types: GPU types as (index into the job's types, index into the instance's); empty if the job cannot run.
         w, p: counts.
-        fewest: nodes that w workers need at least; shape [type, worker profile, 1, 1, 1, w].
-        allowed: what some node can host and the quota allows; shape [type, worker profile, ps profile, p, w].
-        level: by [type, level], whether one worker can run at that level.
+        fewest: nodes that a configuration needs at least; all axes.
+        allowed: what nodes can host and the quota allows; all axes.
         memory: MiB of one server by [ps profile, p, w].
         most_nodes: largest span of all.
     """
@@ -153,29 +153,23 @@ class _Grid:
         worker_counts = range(job.worker.min, job.worker.max + 1)
         server_counts = range(job.min_servers, job.max_servers + 1)
         self.w, self.p = np.array(worker_counts), np.array(server_counts)
-        profiles = job.worker.profiles
-        room = np.array(
-            [[worker_room(instance, job.worker, limits[t], profile) for profile in profiles] for _, t in self.types]
-        )
-        fewest = -(-self.w // np.maximum(room, 1)[..., None])  # [type, worker profile, w]
-        type_nodes = np.array([limits[t].nodes for _, t in self.types])
-        possible = (room[..., None] > 0) & (fewest <= type_nodes[:, None, None])
-        self.fewest: Ints = fewest[:, :, None, None, None, :]
         by_w = ps_memory_grid(job, worker_counts, server_counts)  # [ps profile, w, p]
         hosted = servers_fit(job, by_w, limits)[None, None]
         hosted = hosted & within_quota(instance, job, by_w, self.w, self.p)[None]
-        self.allowed: Bools = hosted.swapaxes(-1, -2) & possible[:, :, None, None, :]
+        most = instance.rules.max_tasks_per_node
+        fewest = fewest_nodes(job, limits, [t for _, t in self.types], self.w, self.p, by_w, most)
+        shape = (*fewest.shape[:2], *by_w.shape, fewest.shape[-1])
+        everywhere = np.minimum(np.broadcast_to(fewest, shape), NOWHERE).astype(np.int64)
+        self.fewest: Ints = everywhere.transpose(0, 1, 2, 4, 5, 3)
+        self.allowed: Bools = hosted.swapaxes(-1, -2)[..., None, :] & (self.fewest < NOWHERE)
         self.memory: Ints = by_w.swapaxes(-1, -2)
-        lowest = np.array([least_level(limits[t].capacities, job.worker.intensity) for _, t in self.types])
-        self.level: Bools = np.arange(len(scoring.levels)) >= lowest[:, None]
         self.most_nodes = min(int(self.w[-1] + self.p[-1]), sum(limit.nodes for limit in limits))
 
     def best(self) -> float:
         """The job's best value: each count at its least span; 0 if it cannot run."""
         if not self.types:
             return 0.0
-        allowed = self.allowed[..., None, :] & self.level[:, None, None, None, :, None]
-        return float(self.values(self.fewest).max(initial=0.0, where=allowed))
+        return float(self.values(self.fewest).max(initial=0.0, where=self.allowed))
 
     def values(self, span: int | Ints) -> Floats:
         """Value at *span* nodes, 0 without a speed; *span* broadcasts against the axes, the result has them all."""
@@ -184,17 +178,14 @@ class _Grid:
             self.scoring.levels, self.w,
         )  # fmt: skip
         k = Configurations(i_type, workers, servers, np.asarray(span), pressure, worker_profile, ps_profile)
-        *shape, n_w = self.allowed.shape
-        speed = np.broadcast_to(self.scoring.model.predict(self.job, k).mean, (*shape, len(self.scoring.levels), n_w))
+        speed = np.broadcast_to(self.scoring.model.predict(self.job, k).mean, self.allowed.shape)
         return np.asarray(self.scoring.value(self.j, speed, kept=False))
 
     def tables(self, spans: list[int]) -> Iterator[_Table]:
         """For each type and pair of profiles all that its lines are made of."""
         value = np.stack([self.values(span) for span in spans], axis=-2)  # [type, a, b, p, level, span, w]
         reached = self.fewest[..., None, :] <= np.array(spans)[:, None]
-        alive = (
-            self.allowed[..., None, None, :] & self.level[:, None, None, None, :, None, None] & reached & (value > 0)
-        )
+        alive = self.allowed[..., None, :] & reached & (value > 0)
         for t, (_, gpu_type) in enumerate(self.types):
             for a in range(alive.shape[1]):
                 for b in range(alive.shape[2]):
@@ -230,14 +221,13 @@ def _thin_spans(grid: _Grid, budget: float) -> tuple[list[int], float]:
     span, so the distance is found by bisection.
     """
     tasks = grid.w + grid.p[:, None, None]  # [p, 1, w]
-    mask = grid.allowed[..., None, :] & grid.level[:, None, None, None, :, None]
     chosen: list[int] = []
     most_lost = 0.0
     top = grid.most_nodes
-    smallest = int(grid.fewest.min(initial=top, where=grid.allowed[..., None, :].any(axis=(2, 3), keepdims=True)))
+    smallest = int(grid.fewest.min(initial=top, where=grid.allowed))
     while top >= smallest:
         at_top = grid.values(top)
-        here = mask & (grid.fewest <= top)
+        here = grid.allowed & (grid.fewest <= top)
 
         def loss(span: int, at_top: Floats = at_top, here: Bools = here) -> float:
             """Most that is lost when all spans from *span* count as the top: each w loses most at its least span."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ from coplace.formulations.scoring import Scoring
 from coplace.formulations.speed import Configurations
 from coplace.instances import PS, WORKER, Instance
 from coplace.instances.demand import demand
+from tests import building
+from tests.oracle.enumerate import Option, options
+from tests.oracle.scoring import Oracle, caps
 from tests.oracle.tiny import tiny_instance
 
 SEEDS = range(60)
@@ -92,6 +96,64 @@ def test_no_placeable_configuration_is_missing(seed: int) -> None:
                     k = Configurations(own, w, p, 1, scoring.levels[top], worker_profile, ps_profile)
                     if scoring.model.predict(job, k).mean > 0:
                         assert (j, t, w, p, worker_profile, ps_profile, 1, top) in columns
+
+
+def _felt(instance: Instance, option: Option) -> int:
+    """The level that a job alone feels: that of its worst node."""
+    ladders = [(caps(instance, instance.nodes[take[0]]), take[4]) for take in option.takes]
+    return max(next(level for level, cap in enumerate(ladder or (load,)) if load <= cap) for ladder, load in ladders)
+
+
+@pytest.mark.parametrize("chunk", range(10))
+def test_a_column_that_is_left_out_has_no_placement(chunk: int) -> None:
+    """Brute force over all placements of a lone job: each has columns of its span and level, and of higher ones."""
+    for seed in range(chunk * 20, chunk * 20 + 20):
+        instance = tiny_instance(seed)
+        oracle, scoring = Oracle(instance), Scoring(instance)
+        columns = _columns(instance, prune=False)
+        for j, job in enumerate(instance.jobs):
+            total_nodes = sum(node.available and node.matches(job.node_selector) for node in instance.nodes)
+            for option in options(oracle, job):
+                if option.allocation is None or scoring.weights[j] <= 0:
+                    continue
+                workers = option.allocation.tasks[WORKER]
+                t = instance.gpu_types.index(instance.node[next(iter(workers))].gpu_type)
+                w, p = option.allocation.workers, option.allocation.servers
+                profiles = option.allocation.profile(WORKER), option.allocation.profile(PS)
+                for span in range(option.allocation.span, min(w + p, total_nodes) + 1):
+                    for level in range(_felt(instance, option), len(scoring.levels)):
+                        assert (j, t, w, p, *profiles, span, level) in columns, (seed, option)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "changes", "least"),
+    [
+        ({"cpu": 10}, {}, 1),
+        ({"cpu": 9}, {}, 2),  # four workers of 2 cores leave room for one server
+        ({"gpu": 2}, {}, 2),
+        ({"gpu": 1, "cpu": 2}, {}, 5),  # both servers on the fifth
+        ({"gpu": 1, "cpu": 2, "memory": "9Gi"}, {"max_tasks_per_node": 1}, 6),
+        ({"gpu": 3}, {"max_tasks_per_node": 2}, 3),
+        ({"memory": "34Gi"}, {}, 2),
+        ({"pressure_capacity": 50}, {"pressure_levels": [0.5, 1]}, 2),
+    ],
+)
+def test_the_smallest_span_is_what_all_resources_need(
+    nodes: dict[str, Any], changes: dict[str, Any], least: int
+) -> None:
+    """Four workers and two servers on equal nodes."""
+    job = building.ps_job(
+        worker={"gpu": 1, "cpu": 2, "memory": "8Gi", "max": 4, "intensity": 10},
+        ps={"cpu": 1, "memory": "2Gi", "max": 2, "intensity": 10},
+    )
+    ladder = {key: changes[key] for key in changes if key == "pressure_levels"}
+    rules = {"rules": {key: changes[key] for key in changes if key != "pressure_levels"}}
+    case = building.instance([building.node(f"n{i}", **nodes) for i in range(8)], [job], **ladder, **rules)
+    spans = [column[6] for column in _columns(case, prune=False) if column[2:4] == (4, 2)]
+    assert min(spans) == least
+    if ladder:
+        calm = [column[6] for column in _columns(case, prune=False) if column[2:4] == (4, 2) and column[7] == 0]
+        assert min(calm) == 3
 
 
 @pytest.mark.parametrize("seed", SEEDS)

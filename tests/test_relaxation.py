@@ -80,18 +80,23 @@ def test_the_bound_is_above_what_methods_find(family: str, pressure: bool) -> No
 def shortfall_of(columns: ColumnSet, prices: Prices, j: int, option: Option, level: int) -> float | None:
     """The least shortfall of the choices that stand for what an option of brute force does at a pressure level.
 
-    None where no choice stands for it, since another choice is as good.
+    These allow its placement, with some tasks left out perhaps, and are worth no less. None where there is none.
     """
     choices = columns.jobs[j]
     if option.allocation is None:
         return -math.inf if choices.must_keep else float(prices.surplus[j])
     if choices.kept and option.allocation.same_as(choices.job.current):
         return float(prices.kept_shortfall[j][level])
-    shape = columns.shape_of(option.allocation)
+    gpu_type, w, p, *profiles = columns.shape_of(option.allocation)
     fitting = [
         float(shortfall)
         for column, shortfall in zip(choices.columns, prices.shortfall[j], strict=True)
-        if column[:5] == shape and column.span >= option.allocation.span and column.level >= level
+        if (column.gpu_type, column.worker_profile, column.ps_profile) == (gpu_type, *profiles)
+        and column.workers <= w
+        and column.servers <= p
+        and column.span >= min(option.allocation.span, column.workers + column.servers)
+        and column.level >= level
+        and column.value >= option.values[level] * (1 - 1e-12)
     ]
     return min(fitting) if fitting else None
 
