@@ -13,9 +13,12 @@ import signal
 import sys
 import threading
 import time
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from coplace.solver.exact.task import Ended, Event, Task
+
+if TYPE_CHECKING:
+    from coplace.solver.neighbourhoods.repair import Repair
 
 WATCH_SECONDS = 0.5
 """How often a child looks whether its parent is still there."""
@@ -57,8 +60,10 @@ def _end_with(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _serve(task: Task, events: BinaryIO) -> Ended:
+def _serve(task: Task | Repair, events: BinaryIO) -> Ended:
     try:
+        if not isinstance(task, Task):
+            return task.run(lambda event: _say(events, event))
         from coplace.solver.exact.staged import Staged
 
         return Staged(task, lambda event: _say(events, event)).run()

@@ -11,10 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from coplace.instances.plan import Plan
 from coplace.solver.exact.task import Bounded, Ended, Event, Found, Task
+
+if TYPE_CHECKING:
+    from coplace.solver.neighbourhoods.repair import Repair
 
 GRACE_SECONDS = 0.5
 """How long after its time limit a child may still answer before it is killed."""
@@ -60,7 +63,7 @@ class Worker:
             self._process.wait()
             self._process = None
 
-    def solve(self, task: Task, interrupted: Callable[[], bool]) -> Generator[Event, None, None]:
+    def solve(self, task: Task | Repair, interrupted: Callable[[], bool]) -> Generator[Event, None, None]:
         """Events of *task* as they come; the last is :class:`Ended`, within the time limit and a grace of a second.
 
         However this ends, by an exception in the caller too, no child is left that still works on the task.
@@ -75,7 +78,7 @@ class Worker:
         yield ended
 
     def _talk(
-        self, task: Task, deadline: float, interrupted: Callable[[], bool]
+        self, task: Task | Repair, deadline: float, interrupted: Callable[[], bool]
     ) -> Generator[Event, None, tuple[Ended, bool]]:
         """Events but the last, which is returned with whether the child may be used again.
 
