@@ -132,13 +132,13 @@ def column_set(
     jobs = []
     error = excess = 0.0
     for j, job in enumerate(instance.jobs):
-        kept = _kept_values(scoring, j, job)
+        kept = kept_values(scoring, j, job)
         running = job.running and job.name not in gone
         columns: tuple[Column, ...] = ()
         lines: tuple[Line, ...] = ()
         must_keep = job.pinned and running
         if not must_keep:
-            unseen = counts == "lines" or (counts == "auto" and _large(instance, job))
+            unseen = counts == "lines" or (counts == "auto" and too_many_to_count(instance, job))
             found = None if unseen else job_candidates(scoring, nodes, j, True)
             if found is None or (counts == "auto" and _many_counts(job) and len(found) > MANY_COLUMNS):
                 fitted = job_lines(scoring, nodes, j, tolerance)
@@ -153,7 +153,7 @@ def _many_counts(job: Job) -> bool:
     return job.worker.max - job.worker.min >= MANY_COUNTS
 
 
-def _large(instance: Instance, job: Job) -> bool:
+def too_many_to_count(instance: Instance, job: Job) -> bool:
     """Whether the columns of a job with many counts are too many even to be counted."""
     if not _many_counts(job):
         return False
@@ -172,7 +172,7 @@ def _columns(found: Candidates) -> tuple[Column, ...]:
     return tuple(Column(*row) for row in zip(*(field.tolist() for field in fields), strict=True) if row[-1] > 0)
 
 
-def _kept_values(scoring: Scoring, j: int, job: Job) -> tuple[float, ...]:
+def kept_values(scoring: Scoring, j: int, job: Job) -> tuple[float, ...]:
     """K_jℓ by level; empty where the current tasks break a rule of their own."""
     if job.current is None or job_violations(scoring, job, job.current):
         return ()

@@ -151,7 +151,7 @@ def test_running_nothing_is_a_choice() -> None:
 def test_prices_converge_to_the_program_over_all_choices(nodes: int, jobs: int, pressure: bool) -> None:
     """Column generation stops at the value of the whole program."""
     relaxation = Relaxation(column_set(generate("ps-mix", nodes=nodes, jobs=jobs, seed=1, pressure=pressure)))
-    prices, value = relaxation._linear_program(np.arange(len(relaxation.value)))
+    prices, value = relaxation._program.linear_program(np.arange(len(relaxation.choices))).solve()
     assert prices is not None
     bound = relaxation.bound(relaxation.best_prices()).bound
     assert bound == pytest.approx(value, rel=1e-5)
@@ -162,7 +162,7 @@ def test_prices_converge_to_the_program_over_all_choices(nodes: int, jobs: int, 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_it_stops_close_to_the_value_in_every_family(family: str) -> None:
     relaxation = Relaxation(column_set(generate(family, nodes=8, jobs=14, seed=2)))
-    _, value = relaxation._linear_program(np.arange(len(relaxation.value)))
+    _, value = relaxation._program.linear_program(np.arange(len(relaxation.choices))).solve()
     assert relaxation.bound(relaxation.best_prices()).bound == pytest.approx(value, rel=10 * LP_GAP)
 
 

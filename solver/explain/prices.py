@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coplace.formulations.columns import column_set
-from coplace.formulations.pressure import level_capacities
-from coplace.formulations.relaxation import Relaxation
+from coplace.formulations.relaxation import Relaxation, Row
 from coplace.formulations.scoring import Scoring
 from coplace.instances.cluster import RESOURCES
 
@@ -52,19 +51,11 @@ def cluster_prices(scoring: Scoring) -> ClusterPrices:
     relaxation = Relaxation(column_set(instance, scoring))
     with _standard_output_kept():
         prices = np.maximum(relaxation.best_prices(), 0.0)
-    of_class = (prices @ relaxation.supply).reshape(-1, relaxation.levels).max(axis=1, initial=0.0)
-    classes: dict[tuple[object, ...], float] = {}
-    nodes = {}
-    for node in instance.nodes:
-        key = (node.gpu_type, node.free, level_capacities(instance, node))
-        if key not in classes:  # the relaxation numbers them as they first occur
-            classes[key] = float(of_class[len(classes)])
-        nodes[node.name] = classes[key]
-    # The rows of quotas, then that of the budget of moves, stand last.
-    with_budget = instance.rules.move_budget is not None
-    first = len(prices) - with_budget - len(limited)
-    quotas = {key: float(prices[first + i]) for i, key in enumerate(limited)}
-    return ClusterPrices(relaxation.bound(prices).bound, nodes, quotas, float(prices[-1]) if with_budget else 0.0)
+    worth = relaxation.node_worth(prices)
+    nodes = {node.name: float(each) for node, each in zip(instance.nodes, worth, strict=True)}
+    of_row = dict(zip(relaxation.rows, prices.tolist(), strict=True))
+    quotas = {(tenant, resource): of_row[Row("quota", resource, tenant=tenant)] for tenant, resource in limited}
+    return ClusterPrices(relaxation.bound(prices).bound, nodes, quotas, of_row.get(Row("moves"), 0.0))
 
 
 @contextlib.contextmanager

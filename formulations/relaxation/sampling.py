@@ -1,0 +1,72 @@
+"""Prices where choices are millions: a sample of the jobs shares the same share of the cluster and agrees on prices.
+
+Prices are few and jobs many, so that prices of some hundred jobs, drawn evenly from all kinds of them, are nearly those
+of all: the bound is off by the square of how far they are. A larger sample then starts from what the first has found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coplace.formulations.relaxation.choices import Choices
+from coplace.formulations.relaxation.generation import Program
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MANY_CHOICES = 100_000
+"""Choices above which prices come from samples of the jobs."""
+
+FIRST_SAMPLE, SECOND_SAMPLE = 400, 2_000
+"""Jobs in the samples; with fewer jobs all are taken."""
+
+SAMPLE_GAP = 1e-4
+"""Relative gap to which the programs over samples are solved: the samples themselves are off by more."""
+
+
+def prices_of_many(program: Program, warm: Floats | None) -> Floats:
+    """Prices by [row] whose bound is within about a thousandth of the best one.
+
+    Args:
+        program: over all choices.
+        warm: prices to start from; they take the place of the first sample.
+    """
+    prices = _sampled(program, FIRST_SAMPLE).best_prices(SAMPLE_GAP) if warm is None else warm
+    found = _sampled(program, SECOND_SAMPLE).best_prices(SAMPLE_GAP, prices)
+    return min((prices, found), key=lambda each: program.bound(each, program.pricing.reduced(each)[1]))
+
+
+def _sampled(program: Program, size: int) -> Program:
+    """The program over *size* of the jobs, with their share of all supplies."""
+    choices = program.choices
+    some = sample(choices, size)
+    share = len(some) / len(choices.positions)
+    if share == 1:
+        return program
+    few = choices.of_jobs(some)
+    # That a job must be kept is a matter of the whole cluster: its share of it may have no room.
+    few = replace(few, jobs=replace(few.jobs, must_keep=np.zeros(len(some), dtype=bool)))
+    moves = np.array([row.kind == "moves" for row in program.rows], dtype=bool)
+    counted, counted_here = choices.jobs.counts_as_move.sum(), few.jobs.counts_as_move.sum()
+    fixed = np.where(moves, (program.fixed + counted) * share - counted_here, program.fixed * share)
+    return Program(few, program.rows, program.groups, program.supply, fixed, program.size * share)
+
+
+def sample(choices: Choices, size: int) -> Ints:
+    """Up to *size* jobs, ascending, spread evenly over the kinds of jobs; the same for the same choices."""
+    count = len(choices.positions)
+    if count <= size:
+        return np.arange(count)
+    jobs = [choices.instance.jobs[j] for j in choices.positions.tolist()]
+    tenants = {tenant: i for i, tenant in enumerate(sorted({job.tenant for job in jobs}))}
+    order = np.lexsort((
+        np.random.default_rng(0).random(count),
+        choices.most_value,
+        [tenants[job.tenant] for job in jobs],
+        choices.jobs.counts_as_move,
+        choices.jobs.worker_gpu,
+    ))  # fmt: skip
+    return np.sort(order[np.arange(size) * count // size])
