@@ -67,6 +67,22 @@ def solve_with(backend: str, problem: Any, options: Options) -> Answer:
     return _BACKENDS[backend].solve(problem, options)
 
 
+def solve_relaxation(problem: Any, time_limit: float, threads: int) -> float | None:
+    """The value of *problem* without whole numbers, by HiGHS; None where it finds none in time.
+
+    The values, in parts where that is best, end up in the variables.
+    """
+    import highspy
+
+    highspy.Highs.resetGlobalScheduler(True)
+    solver = _highs_class()(msg=False, timeLimit=time_limit, threads=threads, solve_relaxation=True)
+    problem.solve(solver)
+    highs, problem.solverModel = problem.solverModel, None
+    if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return None
+    return -float(highs.getInfo().objective_function_value)
+
+
 def check_available(backend: str) -> None:
     """Refuse a backend that does not exist or is not installed.
 
