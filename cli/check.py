@@ -17,7 +17,7 @@ TOLERANCE = 1e-6
 """Relative difference up to which two objectives are the same: the file may have been written by other software."""
 
 CONTRADICTED = 3
-"""Exit code for a plan that breaks a rule or is worth something else than its file says."""
+"""Exit code for a plan that breaks a rule, or whose file says of it what is not so."""
 
 
 def check(
@@ -30,12 +30,13 @@ def check(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Check a plan and recompute its objective.
+    """Check a plan, and recompute its objective and the bound that follows from its prices.
 
     Every rule of docs/model.md is checked from the instance alone; nothing else that the plan's file says is trusted.
-    Exit code 3 if the plan breaks a rule or its file states another objective.
+    Exit code 3 if the plan breaks a rule, or its file states another objective, or a bound or gap that does not follow.
     """
     from coplace.cli.arguments import check_goal, with_goal
+    from coplace.cli.claims import claims_of
     from coplace.cli.output import emit, emit_json, note
     from coplace.instances import instance_sha256, read_instance
     from coplace.solver import check as check_plan
@@ -47,16 +48,20 @@ def check(
     stated_for = with_goal(stated_for, stated.goal)  # of which the file gives hash and objective
     instance = with_goal(stated_for, goal)
     report = check_plan(instance, stated.plan)
+    claims = claims_of(instance, report.objective, stated)
     same = None if stated.instance_sha256 is None else stated.instance_sha256 == instance_sha256(stated_for)
     if same is False:
         note(f"coplace: {plan_file}: warning: the plan was made for another instance (its SHA-256 differs)")
-    contradicts = instance.goal == stated_for.goal and _contradicts(report, stated)
+    comparable = instance.goal == stated_for.goal
+    contradicts = comparable and _contradicts(report, stated)
     if as_json:
-        emit_json(_document(report, stated, same, instance.goal, stated_for.goal))
+        document = _document(report, stated, same, instance.goal, stated_for.goal)
+        emit_json(document | claims.document(comparable))
     else:
         objective = _objective(report, stated, contradicts, instance.goal, stated_for.goal)
-        emit("".join(f"{line}\n" for line in _lines(instance, instance_file, report, stated, objective)))
-    if not report.feasible or contradicts:
+        lines = _lines(instance, instance_file, report, stated, [objective, *claims.lines(comparable)])
+        emit("".join(f"{line}\n" for line in lines))
+    if not report.feasible or contradicts or (comparable and claims.wrong):
         raise typer.Exit(CONTRADICTED)
 
 
@@ -105,7 +110,7 @@ def _objective(report: CheckReport, stated: ResultFile, contradicts: bool, goal:
     return f"{objective}, as the file states"
 
 
-def _lines(instance: Instance, file: Path, report: CheckReport, stated: ResultFile, objective: str) -> list[str]:
+def _lines(instance: Instance, file: Path, report: CheckReport, stated: ResultFile, worth: list[str]) -> list[str]:
     from coplace.cli.output import printable
     from coplace.cli.report.numbers import counted
 
@@ -115,7 +120,7 @@ def _lines(instance: Instance, file: Path, report: CheckReport, stated: ResultFi
     lines += [
         f"  {violation.rule}: {violation.message}{_nearest(instance, violation)}" for violation in report.violations
     ]
-    lines.append(objective)
+    lines += worth
     lines.append(f"{counted(len(report.moved), 'running job')} moved, resized or stopped")
     return [printable(line) for line in lines]
 

@@ -239,7 +239,6 @@ _RULES = {
     "greater_than_equal": "must be at least {ge}",
     "less_than": "must be below {lt}",
     "less_than_equal": "must be at most {le}",
-    "union_tag_not_found": "needs a form",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
     "int_parsing": "must be a whole number",
@@ -335,9 +334,12 @@ def _problem(schema: dict[str, Any], details: ErrorDetails, path: Steps, data: A
         words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
         rule = f"must be one of {', '.join(words)}" if len(words) > 1 else f"must be {words[0]}"
         if kind == "union_tag_invalid":
-            place += ".form"
-            found = shown(details["input"]["form"])
+            tag = context["discriminator"].strip("'")
+            place += f".{tag}"
+            found = shown(details["input"][tag])
         mend = near(str(context.get("tag", details["input"])), words)
+    elif kind == "union_tag_not_found":
+        rule = f"needs a {details['ctx']['discriminator'].strip(chr(39))}"
     elif kind == "missing" and path and path[-1] == "profiles":
         rule = "needs profiles, or cpu and memory of its only profile"
     elif kind == "string_type" and details["loc"][-1] == "[key]":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from coplace.formulations.evaluate import JobOutcome
+from coplace.formulations.relaxation.rows import PricedRow
 from coplace.instances.instance import Instance
 from coplace.instances.plan import Allocation, Plan
 
@@ -44,7 +45,10 @@ class Result:
         objective: of the plan, by the evaluator.
         bound: proven upper bound on every plan's objective by a solver; None if unknown.
         gap: (bound − objective) / max(bound, 1e-9); None if unknown.
-        certified_gap: the same with the bound recomputed from prices; None if unknown.
+        certified_bound: upper bound that :func:`~coplace.solver.certificate.certify` recomputes from the prices; None
+            without prices.
+        certified_gap: the gap with that bound; None if unknown.
+        prices: rows with a price above 0, sorted; None if the method has none.
         detail: more about the reason after a failure; None otherwise.
         wall_seconds: time that the solve took.
         method: the method that was asked for.
@@ -63,7 +67,9 @@ class Result:
     objective: float
     bound: float | None
     gap: float | None
+    certified_bound: float | None
     certified_gap: float | None
+    prices: tuple[PricedRow, ...] | None
     detail: str | None
     wall_seconds: float
     method: str
@@ -86,6 +92,7 @@ class Result:
             "objective": self.objective,
             "bound": self.bound,
             "gap": self.gap,
+            "certified_bound": self.certified_bound,
             "certified_gap": self.certified_gap,
             "detail": self.detail,
             "wall_seconds": round(self.wall_seconds, 6),
@@ -98,7 +105,9 @@ class Result:
             ],
             "moved": list(self.moved),
             "displaced": list(self.displaced),
-            "prices": None,
+            "prices": None
+            if self.prices is None
+            else [{"row": row.kind, "key": row.key(), "price": price} for row, price in self.prices],
         }
 
     def _planned(self, instance: Instance, name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
+from coplace.formulations.relaxation.rows import PricedRow
 from coplace.instances.base import Name, Number, Record
 from coplace.instances.consistency import near
 from coplace.instances.errors import InputError, Problem, shorten
@@ -17,6 +18,7 @@ from coplace.instances.instance import VERSION
 from coplace.instances.plan import Allocation, Plan
 from coplace.instances.reading import load_document, parse
 from coplace.instances.rules import Goal
+from coplace.solver.price_rows import PriceRecord
 from coplace.solver.result import RESULT_VERSION
 
 _SAID_OF_A_JOB = frozenset({"gpu_type", "workers", "servers", "span", "pressure", "speed", "value", "change"})
@@ -32,12 +34,19 @@ class ResultFile:
         objective: the objective that the file states; None if it states none.
         instance_sha256: hash of the instance that the plan was made for; None if the file does not say.
         goal: goal that the plan was made for; None if the file does not say.
+        bound, gap, certified_bound, certified_gap: what the file states; None if it states none.
+        prices: the prices that the certified bound follows from; None if there are none.
     """
 
     plan: Plan
     objective: float | None
     instance_sha256: str | None
     goal: Goal | None = None
+    bound: float | None = None
+    gap: float | None = None
+    certified_bound: float | None = None
+    certified_gap: float | None = None
+    prices: tuple[PricedRow, ...] | None = None
 
 
 def _hexadecimal(text: str) -> str:
@@ -59,6 +68,11 @@ class _Document(Record):
     plan: dict[Name, Allocation]
     objective: Number | None = None
     instance: _About = _About()
+    bound: Number | None = None
+    gap: Number | None = None
+    certified_bound: Number | None = None
+    certified_gap: Number | None = None
+    prices: tuple[PriceRecord, ...] | None = None
 
 
 def read_plan(path: str | os.PathLike[str]) -> ResultFile:
@@ -78,14 +92,22 @@ def read_plan(path: str | os.PathLike[str]) -> ResultFile:
         )
     _check_version(data, source)
     if "plan" in data:
-        stated = {key: data[key] for key in ("plan", "objective", "instance") if key in data}
+        stated = {key: data[key] for key in _Document.model_fields if key in data}
         if isinstance(about := stated.get("instance"), dict):
             stated["instance"] = {key: about[key] for key in ("sha256", "goal") if key in about}
         document = parse(_Document, stated | {"plan": _tasks_only(data["plan"])}, source)
     else:
         document = _parse_bare(data, source)
     return ResultFile(
-        Plan(allocations=document.plan), document.objective, document.instance.sha256, document.instance.goal
+        plan=Plan(allocations=document.plan),
+        objective=document.objective,
+        instance_sha256=document.instance.sha256,
+        goal=document.instance.goal,
+        bound=document.bound,
+        gap=document.gap,
+        certified_bound=document.certified_bound,
+        certified_gap=document.certified_gap,
+        prices=None if document.prices is None else tuple(price.priced() for price in document.prices),
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from coplace.formulations.relaxation.rows import PricedRow
 from coplace.formulations.scoring import Scoring
 from coplace.instances.plan import Plan
+from coplace.solver.certificate import certify, gap_to
 from coplace.solver.check import CheckReport, check
 from coplace.solver.result import Reason
 
@@ -39,6 +41,8 @@ class Search:
         plan, report: the best plan so far and its check.
         found_by: the rung that found it.
         bound: upper bound on the objective of every plan, None if unknown.
+        prices: prices whose bound is the lowest certified one, by rows with a price above 0; None if there are none.
+        certified_bound: that bound.
         reason: why the search stopped; ``detail`` says more after a failure.
     """
 
@@ -69,6 +73,8 @@ class Search:
         self.report: CheckReport | None = None
         self.found_by = ""
         self.bound: float | None = None
+        self.prices: tuple[PricedRow, ...] | None = None
+        self.certified_bound: float | None = None
         self.reason: Reason = "finished"
         self.detail: str | None = None
         self._deadline = deadline
@@ -102,6 +108,9 @@ class Search:
             raise InfeasiblePlanError(f"{self.rung} made an infeasible plan: {broken}")
         if self.report is None or report.objective > self.report.objective:
             self.plan, self.report, self.found_by = plan, report, self.rung
+            if self.certified_bound is not None and not self._holds(self.certified_bound):
+                self.distrust(f"{self.rung}: a plan exceeds the bound {self.certified_bound:.9g} that prices give")
+                self.prices = self.certified_bound = None
             if self.bound is not None and not self._holds(self.bound):
                 self.distrust(f"{self.rung}: a plan exceeds the bound {self.bound:.9g} that was claimed before")
 
@@ -113,6 +122,26 @@ class Search:
             self.bound = max(bound, self.objective)
         return True
 
+    def priced(self, rows: Sequence[PricedRow], bound: float | None = None) -> bool:
+        """Take prices, of which those with the lowest bound are kept, and their bound; False as for :meth:`bounded`.
+
+        Args:
+            rows: the prices.
+            bound: what :func:`~coplace.solver.certificate.certify` makes of them, where the caller has priced all
+                choices of the instance itself; by default it is computed.
+
+        Raises:
+            InputError: no bound follows from *rows*.
+        """
+        if bound is None:
+            bound = certify(self.instance, rows, scoring=self.scoring)
+        if not self.bounded(bound):
+            return False
+        if self.certified_bound is None or bound < self.certified_bound:
+            kept = sorted((each for each in rows if each.price > 0), key=lambda each: each.row.order())
+            self.prices, self.certified_bound = tuple(kept), bound
+        return True
+
     def proven(self) -> bool:
         """Whether the best plan is proven to be within the gap asked for."""
         gap = self.relative_gap()
@@ -122,7 +151,7 @@ class Search:
         """(bound − objective) / max(bound, 1e-9); None without a bound."""
         if self.bound is None:
             return None
-        return max(0.0, self.bound - self.objective) / max(self.bound, 1e-9)
+        return gap_to(self.bound, self.objective)
 
     def _holds(self, bound: float) -> bool:
         return bound >= self.objective - BOUND_TOLERANCE * max(1e-9, abs(self.objective))

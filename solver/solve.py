@@ -13,6 +13,7 @@ from coplace.instances.consistency import nearest
 from coplace.instances.errors import InputError, Problem
 from coplace.instances.instance import Instance
 from coplace.instances.writing import instance_sha256
+from coplace.solver.certificate import gap_to
 from coplace.solver.methods import METHODS
 from coplace.solver.pending import pending_jobs
 from coplace.solver.result import Result
@@ -114,7 +115,9 @@ def _result(search: Search, method: str, started: float) -> Result:
         objective=evaluation.objective,
         bound=search.bound,
         gap=search.relative_gap(),
-        certified_gap=None,
+        certified_bound=search.certified_bound,
+        certified_gap=None if search.certified_bound is None else gap_to(search.certified_bound, evaluation.objective),
+        prices=search.prices,
         detail=search.detail,
         method=method,
         found_by=search.found_by,

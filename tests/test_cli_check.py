@@ -93,6 +93,14 @@ def test_json_says_all_that_is_known(folder: Path) -> None:
         "stated_objective": made()["objective"],
         "same_instance": True,
         "moved": [],
+        "certified_bound": None,
+        "certified_gap": None,
+        "stated_bound": None,
+        "stated_gap": None,
+        "stated_certified_bound": None,
+        "stated_certified_gap": None,
+        "claims_hold": True,
+        "wrong_claims": [],
     }
 
 

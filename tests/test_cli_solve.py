@@ -121,8 +121,9 @@ def result_of(instance: Instance, plan: dict[str, Any], pending: tuple[Pending, 
     assert checked.feasible, checked.violations
     fields: dict[str, Any] = {
         "status": "feasible", "reason": "finished", "objective": checked.objective, "bound": None, "gap": None,
-        "certified_gap": None, "detail": None, "wall_seconds": 0.5, "method": "auto", "found_by": "greedy", "seed": 0,
-        "plan": planned, "jobs": evaluate(instance, planned).jobs, "pending": pending, "moved": checked.moved,
+        "certified_bound": None, "certified_gap": None, "prices": None, "detail": None, "wall_seconds": 0.5,
+        "method": "auto", "found_by": "greedy", "seed": 0, "plan": planned,
+        "jobs": evaluate(instance, planned).jobs, "pending": pending, "moved": checked.moved,
         "displaced": (), "instance_sha256": "0" * 64,
     }  # fmt: skip
     return Result(**fields | more)

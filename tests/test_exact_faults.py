@@ -33,8 +33,9 @@ ROOT = Path(next(iter(coplace.__path__))).parent
 
 FAKE = """
 import os, pickle, signal, sys, time
+from coplace.formulations.relaxation import PricedRow, Row
 from coplace.instances import Allocation, Plan
-from coplace.solver.exact.task import Bounded, Ended, Found, Task
+from coplace.solver.exact.task import Bounded, Ended, Found, Priced, Task
 
 def say(event):
     raw(pickle.dumps(event))
@@ -310,6 +311,9 @@ def crowded() -> str:
         ("Bounded(float('-inf'))", "-inf is no bound"),
         ("Bounded(float('inf'))", "inf is no bound"),
         ("Bounded(float('nan'))", "nan is no bound"),
+        ("Priced((PricedRow(Row('moves'), float('nan')),))", "its prices are none: prices[0].price"),
+        ("Priced((PricedRow(Row('pool', 'gpu', 'abacus'), 1.0),))", "must be a GPU type of the cluster"),
+        ("Priced((PricedRow(Row('pool', 'gpu'), 1.0), 1.0))", "wrote what is no answer"),
         ("Ended('failure', 'the solver calls a problem infeasible that has a plan')", "infeasible"),
     ],
 )

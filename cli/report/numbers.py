@@ -32,3 +32,8 @@ def percent(used: float, total: float) -> str:
 def duration(seconds: float) -> str:
     """A time in s."""
     return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
+
+
+def share(gap: float) -> str:
+    """A gap in percent; one that is next to nothing is rounded up, so that it is not called 0."""
+    return f"{max(100 * gap, 1e-4) if gap else 0:.2g} %"

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from coplace.cli.output import printable
 from coplace.cli.report.layout import Page
-from coplace.cli.report.numbers import counted, duration
+from coplace.cli.report.numbers import counted, duration, share
 from coplace.cli.report.running import ORDER
 from coplace.instances.instance import Instance
 from coplace.solver.result import Result, change_of
@@ -88,12 +88,7 @@ def ending(instance: Instance, result: Result, page: Page) -> Table:
 
 def _bound(result: Result) -> str:
     text = "not known" if result.bound is None else f"{result.bound:.6g}"
-    text += "; gap not known" if result.gap is None else f"; gap {_share(result.gap)}"
+    text += "; gap not known" if result.gap is None else f"; gap {share(result.gap)}"
     if result.certified_gap is not None:
-        text += f", certified {_share(result.certified_gap)}"
+        text += f", certified {share(result.certified_gap)}"
     return text
-
-
-def _share(gap: float) -> str:
-    """A gap in percent; one that is next to nothing is rounded up, so that it is not called 0."""
-    return f"{max(100 * gap, 1e-4) if gap else 0:.2g} %"

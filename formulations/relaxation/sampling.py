@@ -65,7 +65,7 @@ def sample(choices: Choices, size: int) -> Ints:
     order = np.lexsort((
         np.random.default_rng(0).random(count),
         choices.most_value,
-        [tenants[job.tenant] for job in jobs],
+        np.array([tenants[job.tenant] for job in jobs]),
         choices.jobs.counts_as_move,
         choices.jobs.worker_gpu,
     ))  # fmt: skip

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 from contextlib import closing
 
 from coplace.formulations.columns import column_set
-from coplace.solver.exact.task import Bounded, Ended, Event, Found, Task
+from coplace.instances.errors import InputError
+from coplace.solver.exact.task import Bounded, Ended, Event, Found, Priced, Task
 from coplace.solver.exact.worker import Worker
 from coplace.solver.search import InfeasiblePlanError, Search
 
@@ -15,7 +17,9 @@ def exact(search: Search, backend: str) -> None:
     """Improve the search's plan by *backend* until its gap is proven or the time is over."""
     if search.proven():
         return
+    began = time.monotonic()
     columns = column_set(search.instance, search.scoring)
+    took = time.monotonic() - began
     if search.stopped():
         search.cut_short()
         return
@@ -31,23 +35,26 @@ def exact(search: Search, backend: str) -> None:
     )
     worker = search.worker or Worker(memory_mib=search.memory_mib)
     try:
-        _listen(search, worker, task)
+        _listen(search, worker, task, took)
     finally:
         if worker is not search.worker:
             worker.close()
 
 
-def _listen(search: Search, worker: Worker, task: Task) -> None:
+def _listen(search: Search, worker: Worker, task: Task, took: float) -> None:
     with closing(worker.solve(task, search.interrupted)) as events:  # which ends a child that is not done
         for event in events:
-            wrong = _take(search, task, event)
+            wrong = _take(search, task, event, took)
             if wrong:
                 search.distrust(f"{task.backend}: {wrong}")
                 return
 
 
-def _take(search: Search, task: Task, event: Event) -> str:
-    """Note what *event* says; what is wrong with it, if anything."""
+def _take(search: Search, task: Task, event: Event, took: float) -> str:
+    """Note what *event* says; what is wrong with it, if anything.
+
+    Prices are looked at where there is time to make all choices once more, which *took* seconds before.
+    """
     match event:
         case Found(plan):
             claimed = search.bound
@@ -62,6 +69,12 @@ def _take(search: Search, task: Task, event: Event) -> str:
                 return f"{bound} is no bound"
             if not search.bounded(bound):
                 return f"bound {bound:.9g} is below the objective of a plan that was checked"
+        case Priced(rows) if search.seconds_left() > took:
+            try:
+                if not search.priced(rows):
+                    return "the bound that its prices give is below the objective of a plan that was checked"
+            except InputError as error:
+                return f"its prices are none: {error.problems[0]}"
         case Ended("time", words):
             search.cut_short()
             search.detail = f"{task.backend}: {words}" if words else None

@@ -19,14 +19,14 @@ from coplace.formulations.relaxation import Prices, Relaxation
 from coplace.formulations.scoring import Scoring
 from coplace.formulations.solution import Solution
 from coplace.instances.plan import Plan
-from coplace.solver.exact.task import Bounded, Ended, Event, Found, Task
+from coplace.solver.exact.task import Bounded, Ended, Event, Found, Priced, Task
 from coplace.solver.guided import guided
 
 PRICES_ONLY = "prices"
 """The backend that stops after the bound and the plan that prices give, without an integer solver."""
 
 FEW_COLUMNS = 2_000
-"""Columns up to which all are taken at once, without prices."""
+"""Columns up to which all are taken at once, whatever prices say of them."""
 
 COLUMNS_PER_JOB = (3, 9, 40)
 """Mean number of columns per job in the stages before the last."""
@@ -58,11 +58,13 @@ class Staged:
     def run(self) -> Ended:
         """Solve; the last event."""
         total = sum(len(choices.columns) + len(choices.lines) for choices in self.task.columns.jobs)
-        if total <= FEW_COLUMNS and self.task.backend != PRICES_ONLY:
-            return self._whole(self.task.columns)
         relaxation = Relaxation(self.task.columns)
-        prices = relaxation.bound(relaxation.best_prices())
+        best = relaxation.best_prices()
+        prices = relaxation.bound(best)
+        self.say(Priced(relaxation.priced(best)))
         self._bounded(prices.bound)
+        if total <= FEW_COLUMNS and self.task.backend != PRICES_ONLY:
+            return Ended("done") if self._done() else self._whole(self.task.columns)
         self._found(guided(self.scoring, self.task.columns, prices, lambda: self._left() <= 0))
         if self.task.backend == PRICES_ONLY:
             return Ended("done")

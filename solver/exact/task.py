@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from coplace.formulations.columns import ColumnSet
+from coplace.formulations.relaxation.rows import PricedRow
 from coplace.instances.plan import Plan
 
 
@@ -53,6 +54,13 @@ class Bounded:
 
 
 @dataclass(frozen=True, slots=True)
+class Priced:
+    """Prices, from which a bound follows that needs no trust in a solver."""
+
+    rows: tuple[PricedRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The end: of the search, at a limit, or with a failure (the words of the exception)."""
 
@@ -60,4 +68,4 @@ class Ended:
     words: str = ""
 
 
-Event = Found | Bounded | Ended
+Event = Found | Bounded | Priced | Ended

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeGuard
 
+from coplace.formulations.relaxation.rows import PricedRow
 from coplace.instances.plan import Plan
-from coplace.solver.exact.task import Bounded, Ended, Event, Found, Task
+from coplace.solver.exact.task import Bounded, Ended, Event, Found, Priced, Task
 
 if TYPE_CHECKING:
     from coplace.solver.neighbourhoods.repair import Repair
@@ -184,6 +185,8 @@ def _sound(event: object) -> TypeGuard[Event]:
             return isinstance(plan, Plan)
         case Bounded(bound):
             return isinstance(bound, float)
+        case Priced(rows):
+            return isinstance(rows, tuple) and all(isinstance(each, PricedRow) for each in rows)
         case Ended(why, words):
             return why in ("done", "time", "memory", "failure") and isinstance(words, str)
     return False
