@@ -35,6 +35,7 @@ class Constraints:
         for j, n in dict.fromkeys((*self.workers_at, *self.servers_at)):
             self.jobs_at[n].append(j)
         self.most_extra: dict[int, int] = {}
+        self.server_memories: dict[tuple[int, int], list[tuple[cp_model.IntVar, cp_model.IntVar]]] = {}
         self.kept_at: dict[int, list[int]] = defaultdict(list)
         for j, choices in enumerate(self.jobs):
             if choices.kept and choices.job.current is not None:
@@ -190,6 +191,7 @@ class Constraints:
             self.model.add(e >= extra).only_enforce_if(q)
             reached.append(q)
             terms.append((e, 1))
+        self.server_memories[j, n] = [(q, e) for q, (e, _) in zip(reached, terms, strict=True)]
         # s = Σ_i q_i with falling q: the i-th server is there only if the one before it is
         self._add([*((s, 1) for _, s in self.servers_at[j, n]), *((q, -1) for q in reached)], 0, 0)
         for before, after in pairwise(reached):

@@ -16,6 +16,7 @@ from coplace.formulations.cpsat.symmetry import break_symmetry, canonical
 from coplace.formulations.cpsat.variables import Variables
 from coplace.formulations.pressure import level_of
 from coplace.formulations.solution import Solution, SolverStatus
+from coplace.instances.demand import ps_memory
 from coplace.instances.plan import PS, WORKER, Allocation, Plan, Role
 
 
@@ -49,12 +50,15 @@ class CpsatModel:
         hint: Plan | None = None,
         deterministic_limit: float | None = None,
         found: Callable[[Plan], bool] | None = None,
+        rounding: bool = True,
         log: bool = False,
     ) -> Solution:
         """Solve within *time_limit* seconds to the relative *gap*, starting from *hint* (a feasible plan).
 
-        *found* is given every better plan, and ends the search by returning True. With one worker
-        and a *deterministic_limit* (CP-SAT's units) the answer is the same on every run.
+        With *rounding*, two workers both round the LP, which finds plans of large models; without, they do what CP-SAT
+        would have them do, which improves plans of small models faster. *found* is given every better plan, and ends
+        the search by returning True. With one worker and a *deterministic_limit* (CP-SAT's units) the answer is the
+        same on every run.
         """
         if hint is not None:
             self._hint(canonical(hint, self.columns.instance) if self.symmetry else hint)
@@ -65,7 +69,7 @@ class CpsatModel:
         # The relaxation is tight and plans come from rounding it, so every search leans on the LP. Without the third
         # line presolve may drop what the hint needs (or-tools #3750, #4693).
         solver.parameters.linearization_level = 2
-        if workers == 2:
+        if workers == 2 and rounding:
             solver.parameters.subsolvers.extend(["max_lp", "default_lp"])
         solver.parameters.keep_all_feasible_solutions_in_presolve = True
         # This part of presolve cuts off optimal solutions and then proves the rest optimal (or-tools #5293).
@@ -144,6 +148,7 @@ class CpsatModel:
                 self.proto.add_hint(y, k == chosen)
             self._hint_lines(j, line, new)
             self._hint_tasks(j, new)
+            self._hint_memory(j, new)
 
     def _hint_lines(self, j: int, chosen: int | None, allocation: Allocation | None) -> None:
         memory = 0
@@ -169,6 +174,24 @@ class CpsatModel:
             u = self.variables.used.get((j, n))
             if u is not None:
                 self.proto.add_hint(u, allocation is not None and name in allocation.nodes)
+
+    def _hint_memory(self, j: int, allocation: Allocation | None) -> None:
+        """D, q and e: what presolve cannot see, it would search for."""
+        extra = self.variables.extra_memory.get(j)
+        if extra is None:
+            return
+        more, job = 0, self.columns.jobs[j].job
+        if allocation is not None and allocation.servers:
+            profile = allocation.profile(PS)
+            more = ps_memory(job, allocation.workers, allocation.servers, profile)
+            more = max(0, more - min(self.variables.ps_memories(j, profile)))
+        self.proto.add_hint(extra, more)
+        placed = allocation.tasks.get(PS, {}) if allocation is not None else {}
+        for n, node in enumerate(self.columns.instance.nodes):
+            for i, (reached, memory) in enumerate(self.constraints.server_memories.get((j, n), ())):
+                there = placed.get(node.name, 0) > i
+                self.proto.add_hint(reached, there)
+                self.proto.add_hint(memory, more if there else 0)
 
     def _column_of(self, j: int, allocation: Allocation, felt: int) -> int | None:
         """The best column that *allocation* is a placement of."""
