@@ -60,6 +60,7 @@ class Repair:
                 seed=self.seed,
                 hint=self.hint,
                 deterministic_limit=self.seconds if self.replay else None,
+                rounding=False,
             )
         from coplace.formulations.mip import MipModel
 

@@ -54,8 +54,8 @@ class Options:
 
     backend: str = "cpsat"
     seconds: float = 1.0
-    size: int = 6
-    columns: int = 1500
+    size: int = 8
+    columns: int = 300
     accept: Accept = better
     stop: Stop = WITH_TIME
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coplace.formulations.columns import ColumnSet, JobColumns
+from coplace.formulations.columns import Column, ColumnSet, JobColumns
 from coplace.instances.cluster import Node, Resources
 from coplace.instances.instance import Instance
 from coplace.instances.job import Job, Profile, WorkerSpec
@@ -58,23 +58,9 @@ def sub_problem(incumbent: Incumbent, neighbourhood: Neighbourhood, picker: Pick
     types = tuple(sorted({node.gpu_type for node in nodes}))
     renumbered = {instance.gpu_types.index(gpu_type): t for t, gpu_type in enumerate(types)}
     names = {node.name for node in nodes}
-    free = []
-    for j in neighbourhood.jobs:
-        choices = incumbent.columns.jobs[j]
-        of_job = choices.columns if picked is None else [choices.columns[k] for k in picked[j]]
-        kept = choices.job.current is not None and names.issuperset(choices.job.current.nodes)
-        free.append(
-            replace(
-                choices,
-                columns=tuple(c._replace(gpu_type=renumbered[c.gpu_type]) for c in of_job if c.gpu_type in renumbered),
-                lines=tuple(
-                    line._replace(gpu_type=renumbered[line.gpu_type])
-                    for line in choices.lines
-                    if line.gpu_type in renumbered
-                ),
-                kept=choices.kept if kept else (),
-            )
-        )
+    free = [
+        _free_job(incumbent, j, None if picked is None else picked[j], renumbered, names) for j in neighbourhood.jobs
+    ]
     held = _held(incumbent, neighbourhood)
     jobs = (*free, *held)
     sub = instance.model_copy(
@@ -91,6 +77,38 @@ def sub_problem(incumbent: Incumbent, neighbourhood: Neighbourhood, picker: Pick
         Plan.model_construct(allocations=hint),
         frozenset(choices.job.name for choices in free),
     )
+
+
+def _free_job(
+    incumbent: Incumbent, j: int, picked: list[int] | None, renumbered: dict[int, int], names: set[str]
+) -> JobColumns:
+    """The choices of a job that is free: the *picked* columns and what it runs now, on the GPU types that there are."""
+    choices = incumbent.columns.jobs[j]
+    columns = list(choices.columns) if picked is None else [choices.columns[k] for k in picked]
+    own = None if choices.lines else _own_column(incumbent, j)
+    if own is not None and not any(c[:5] == own[:5] and c.span >= own.span and c.level >= own.level for c in columns):
+        columns.append(own)
+    kept = choices.job.current is not None and names.issuperset(choices.job.current.nodes)
+    return replace(
+        choices,
+        columns=tuple(c._replace(gpu_type=renumbered[c.gpu_type]) for c in columns if c.gpu_type in renumbered),
+        lines=tuple(
+            line._replace(gpu_type=renumbered[line.gpu_type]) for line in choices.lines if line.gpu_type in renumbered
+        ),
+        kept=choices.kept if kept else (),
+    )
+
+
+def _own_column(incumbent: Incumbent, j: int) -> Column | None:
+    """What job *j* runs now as a column, which the pruned columns need not have: solvers are to start from it."""
+    state, job, placement = incumbent.state, incumbent.instance.jobs[j], incumbent.state.placements[j]
+    if placement is None or incumbent.plan[job.name].same_as(job.current):
+        return None
+    level = max(state.level[n] for n in placement.nodes)
+    _, server = state.demands(j, placement.shape)
+    speed = state.speed(j, placement.shape, placement.span, level)
+    value = float(incumbent.scoring.value(j, speed, kept=False))
+    return Column(*placement.shape, span=placement.span, level=level, ps_memory=server[2], value=value)
 
 
 def _nodes(incumbent: Incumbent, neighbourhood: Neighbourhood) -> Iterable[Node]:
