@@ -35,10 +35,12 @@ clean:  ## remove .venv and everything else that was made here
 
 .venv/core: pyproject.toml constraints.txt | $(BIN)/python
 	@$(INSTALL) -e .
+	@$(BIN)/python -m coplace.solver.kernel  # compiles the search, once for a machine
 	@touch $@
 
 .venv/test: pyproject.toml constraints.txt | $(BIN)/python
 	@$(INSTALL) -e '.[test]'
+	@$(BIN)/python -m coplace.solver.kernel
 	@touch .venv/core $@
 
 $(BIN)/python:

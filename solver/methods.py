@@ -48,40 +48,62 @@ def _mip(search: Search) -> None:
 
 
 def _prices(search: Search) -> None:
-    from coplace.solver.exact.rung import exact
+    from coplace.solver.price_guided import price_guided
 
-    exact(search, "prices")
+    price_guided(search)
 
 
-def _by_size(search: Search) -> None:
-    pairs = len(search.instance.nodes) * len(search.instance.jobs)
-    if pairs <= MOST_PAIRS_EXACT:
+def _quick_greedy(search: Search) -> None:
+    """Greedy where it is done in a moment: a floor for what follows."""
+    if _pairs(search) <= MOST_PAIRS_GREEDY:
+        _greedy(search)
+
+
+def _start(search: Search) -> None:
+    """The price-guided rung, with time left for the exact one where the instance is small enough for that."""
+    from coplace.solver.price_guided import price_guided
+
+    if _pairs(search) > MOST_PAIRS_TINY:
+        price_guided(search, SHARE_OF_PRICES if _pairs(search) <= MOST_PAIRS_EXACT else 1.0)
+
+
+def _finish(search: Search) -> None:
+    """The exact rung, where the instance is small enough for it."""
+    if _pairs(search) <= MOST_PAIRS_EXACT:
         _cpsat(search)
-    elif pairs <= MOST_PAIRS_PRICES:
-        _prices(search)
 
 
-MOST_PAIRS_EXACT, MOST_PAIRS_PRICES = 20_000, 100_000
-"""Nodes × jobs up to which ``auto`` uses the exact formulation, whose size grows with that product, and up to which it
-uses prices, which hold all columns in memory at once."""
+def _pairs(search: Search) -> int:
+    return len(search.instance.nodes) * len(search.instance.jobs)
+
+
+MOST_PAIRS_TINY, MOST_PAIRS_EXACT, MOST_PAIRS_GREEDY = 400, 20_000, 20_000
+"""Nodes × jobs up to which ``auto`` asks the exact formulation at once, up to which it asks it after prices, and up to
+which the greedy method comes first."""
+
+SHARE_OF_PRICES = 0.6
+"""Share of the time for the price-guided rung where an exact one follows."""
 
 _KEEP = ("keep-current", _keep_current)
 _GREEDY = ("greedy", _greedy)
+_QUICK = ("greedy", _quick_greedy)
 
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method(
             "auto",
-            "greedy, then cpsat or prices as the size allows: the default",
-            (_KEEP, _GREEDY, ("exact", _by_size)),
+            "prices, then cpsat where the size allows: the default",
+            (_KEEP, _QUICK, ("prices", _start), ("cpsat", _finish)),
         ),
         Method(
             "cpsat", "the exact formulation in OR-Tools CP-SAT, to a proven gap", (_KEEP, _GREEDY, ("cpsat", _cpsat))
         ),
         Method("mip", "the exact formulation as a MIP, by HiGHS or --backend", (_KEEP, _GREEDY, ("mip", _mip))),
         Method(
-            "prices", "a bound and a plan from the prices of a linear program", (_KEEP, _GREEDY, ("prices", _prices))
+            "prices",
+            "a bound from the prices of a linear program, a plan made by them, ruin and recreate",
+            (_KEEP, _QUICK, ("prices", _prices)),
         ),
         Method("greedy", "grow the job with the largest gain per unit of its dominant resource", (_KEEP, _GREEDY)),
         Method("keep-current", "keep what runs, without the jobs that no longer fit", (_KEEP,)),

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from coplace.formulations.highs import quiet_highs
 from coplace.instances.errors import InputError, Problem
 
 GRACE_SECONDS = 10.0
@@ -138,12 +139,6 @@ def _highs_class() -> Any:
     import numpy as np
     import pulp
 
-    class Quiet(highspy.Highs):
-        """HiGHS without callbacks, whose registration prints a banner before output can be turned off."""
-
-        def enableCallbacks(self) -> None:
-            """Leave them out."""
-
     class InProcess(pulp.HiGHS):  # type: ignore[misc]
         """PuLP's HiGHS, but with the model passed at once, a start, and no values without a feasible solution."""
 
@@ -151,7 +146,7 @@ def _highs_class() -> Any:
 
         def createAndConfigureSolver(self, lp: Any) -> None:
             """Set the options, output first."""
-            lp.solverModel = Quiet()  # type: ignore[no-untyped-call]
+            lp.solverModel = quiet_highs()()
             options = {"output_flag": self.msg, "mip_rel_gap": self.gapRel, "threads": self.threads}
             options |= {"time_limit": float(self.timeLimit), **self.optionsDict}
             for name, setting in options.items():

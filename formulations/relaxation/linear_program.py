@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coplace.formulations.highs import quiet_highs
+
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -47,7 +49,7 @@ class LinearProgram:
         starts, index, value = _columnwise(at_row, at_column, values, nodes)
         lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
         lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = starts, index, value
-        self._solver: Any = highspy.Highs()
+        self._solver: Any = quiet_highs()()
         self._solver.setOptionValue("output_flag", False)
         self._solver.passModel(lp)
         self._optimal = highspy.HighsModelStatus.kOptimal

@@ -16,6 +16,7 @@ from coplace.formulations.relaxation.rows import Groups, PricedRow, Row, fixed_s
 from coplace.formulations.relaxation.sampling import MANY_CHOICES, prices_of_many
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 FEW_JOBS = 400
 """Jobs up to which there are rows of intensity by pieces: they tighten the bound, and take the solver some time."""
@@ -87,6 +88,19 @@ class Relaxation:
         if len(self.choices) > MANY_CHOICES:
             return prices_of_many(program, start)
         return program.best_prices(LP_GAP, start)
+
+    def task_charges(self, prices: Floats, chosen: Ints) -> tuple[Floats, Floats]:
+        """What *prices* charge for a worker and for a server of the choices *chosen*, by [choice, level tolerated].
+
+        Servers may be anywhere.
+        """
+        charges, choices = self._program.pricing.charges(np.maximum(prices, 0.0)), self.choices
+        job, gpu_type = choices.job[chosen], choices.gpu_type[chosen]
+        shape = len(choices.jobs.must_keep), -1, len(self.instance.gpu_types), self.levels
+        worker = charges.worker.reshape(shape)[job, choices.worker_profile[chosen], gpu_type]
+        server = charges.server.reshape(2, *shape)[0, job, choices.ps_profile[chosen], gpu_type]
+        memory = charges.memory.reshape(2, -1, self.levels)[0, gpu_type] + charges.quota_memory[job][:, None]
+        return worker, server + choices.server_memory[chosen][:, None] * memory
 
     def node_worth(self, prices: Floats) -> Floats:
         """By how much the bound rises with one more node that equals this one, by [node]."""

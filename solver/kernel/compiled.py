@@ -1,0 +1,48 @@
+"""Compiling by numba, and a place for what was compiled."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """*function* as machine code, kept on disk for the next process; it runs without Python's global lock.
+
+    Numba would look only at the file of a function to tell whether its code is still the same, not at those of the
+    functions that it calls; hence a place of its own for each version of all files here.
+    """
+    import numba
+
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(directory())
+    try:
+        return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    finally:
+        config.CACHE_DIR = before
+
+
+@cache
+def directory() -> Path:
+    """Where compiled code of this version is kept: below XDG_CACHE_HOME, or for this process only."""
+    from importlib.metadata import version
+
+    digest = hashlib.sha256(f"{version('numba')} {version('numpy')}".encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    place = Path(home) / "coplace" / f"kernel-{digest.hexdigest()[:16]}"
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            return place
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="coplace-kernel-"))

@@ -1,0 +1,62 @@
+"""Compiling everything once for a machine, before it is needed or beside a solve that cannot wait for it."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from coplace.solver.kernel.compiled import directory
+
+POLL_SECONDS = 0.05
+
+
+def ready() -> bool:
+    """Whether the search of this version has been compiled on this machine."""
+    return _done().exists()
+
+
+def wait(stopped: Callable[[], bool]) -> bool:
+    """Have it compiled by a process of its own, which goes on if *stopped*; whether it is ready."""
+    if ready():
+        return True
+    child = subprocess.Popen(
+        [sys.executable, "-m", "coplace.solver.kernel"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while child.poll() is None and not stopped():
+        time.sleep(POLL_SECONDS)
+    child.returncode = child.returncode if child.returncode is not None else 0  # it is left to itself
+    return ready()
+
+
+def warm_up() -> None:
+    """Compile everything, or wait for the process that does."""
+    from coplace.formulations.relaxation import Relaxation, all_choices
+    from coplace.formulations.scoring import Scoring
+    from coplace.instances.generation import generate
+    from coplace.solver.kernel.build import game
+    from coplace.solver.kernel.search import KernelSearch
+
+    with (directory() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if ready():
+            return
+        instance = generate("ps-mix", nodes=6, jobs=10, seed=0)
+        scoring = Scoring(instance)
+        relaxation = Relaxation(all_choices(instance, scoring))
+        prices = relaxation.best_prices()
+        search = KernelSearch(game(scoring, relaxation, prices, relaxation.bound(prices)), seed=0)
+        search.start()
+        search.improve(lambda: False, float("inf"), most_batches=1)
+        _done().touch()
+
+
+def _done() -> Path:
+    return directory() / "done"
