@@ -105,6 +105,9 @@ _ANY_NUMBER = 1_000_000
 
 _NOWHERE = np.zeros(0, dtype=np.intp)
 
+_NEXT_TO_NOTHING = 1e-9
+"""An amount to divide by where there is nothing."""
+
 
 def _selector(job: Job) -> Selector:
     return tuple(sorted(job.node_selector.items())) if job.node_selector else ()
@@ -131,12 +134,14 @@ class Offers(NamedTuple):
         nodes: number of nodes, by [type].
         free: largest free amounts, by [type, resource].
         capacities: largest intensity capacities, by [type, level].
+        pooled: CPU, memory and intensity, by [resource, type, level], next to nothing in place of 0.
         limited: whether there is a ladder of pressure levels.
     """
 
     nodes: NDArray[np.int64]
     free: NDArray[np.float64]
     capacities: NDArray[np.float64]
+    pooled: NDArray[np.float64]
     limited: bool
 
 
@@ -171,11 +176,15 @@ class Limits:
         found = self._offers.get(types)
         if found is None:
             limits = [self[t] for t in types]
+            free = np.array([limit.free for limit in limits], dtype=float).reshape(-1, 3)
+            capacities = np.array([limit.capacities for limit in limits], dtype=float).reshape(len(types), -1)
+            pooled = np.stack([*(np.broadcast_to(free[:, [r]], capacities.shape) for r in (1, 2)), capacities])
             found = self._offers[types] = Offers(
-                np.array([limit.nodes for limit in limits], dtype=np.int64),
-                np.array([limit.free for limit in limits], dtype=float).reshape(-1, 3),
-                np.array([limit.capacities for limit in limits], dtype=float).reshape(len(types), -1),
-                self._limited,
+                nodes=np.array([limit.nodes for limit in limits], dtype=np.int64),
+                free=free,
+                capacities=capacities,
+                pooled=np.maximum(pooled, _NEXT_TO_NOTHING),
+                limited=self._limited,
             )
         return found
 

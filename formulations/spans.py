@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,12 +44,20 @@ def fewest_nodes(
     if job.ps is None:
         return fewest
     servers = _server_room(job.ps, limits.largest, memory, most)  # [ps profile, w, p, level]
-    extra: Floats | float = 0.0
-    for offered, worker, server in _resources(job, job.ps, offers, memory, most):
-        needed = w[:, None, None] * worker + p[:, None] * server
-        each = np.maximum(offered, servers * server)
-        extra = np.maximum(extra, (needed - fewest * offered) / np.maximum(each, 1 / NOWHERE))
-    extra = np.ceil(extra, out=np.asarray(extra))
+    # What nodes offer, servers and workers ask for, and all need together: CPU, memory and, where limited, intensity.
+    count = 3 if offers.limited and (job.worker.intensity or job.ps.intensity) else 2
+    offered = offers.pooled[:count, :, None, None, None, None]  # [resource, type, …, level]
+    server = np.empty((count, *memory.shape))
+    server[0] = np.array([profile.cpu for profile in job.ps.profiles])[:, None, None]
+    server[1] = memory
+    server[2:] = job.ps.intensity
+    worker = np.array([(a.cpu, a.memory, job.worker.intensity)[:count] for a in job.worker.profiles], dtype=float).T
+    needed = w[:, None] * worker[:, :, None, None, None] + p * server[:, None]
+    each = np.maximum(offered, (servers * server[..., None])[:, None, None])
+    extra = ((needed[:, None, ..., None] - fewest * offered) / each).max(axis=0, initial=0.0)
+    if most is not None:
+        extra = np.maximum(extra, (w[:, None] + p)[..., None] / most - fewest)
+    np.ceil(extra, out=extra)
     if job.ps.intensity > limits.largest.capacities[0]:
         extra = np.where((servers < 1) & (p[:, None] > 0), NOWHERE, extra)
     return np.asarray(fewest + extra)
@@ -80,21 +85,3 @@ def _server_room(ps: PsSpec, largest: HostLimits, memory: Ints, most: int | None
         if profile.cpu:
             np.minimum(by_memory[b], largest.free[1] // profile.cpu, out=by_memory[b])
     return np.asarray(np.minimum(by_memory[..., None], by_level))
-
-
-def _resources(
-    job: Job, ps: PsSpec, offers: Offers, memory: Ints, most: int | None
-) -> Iterator[tuple[Floats, Any, Any]]:
-    """What one node offers, one worker asks for and one server asks for, of all but GPUs; on the axes of the result."""
-    free = offers.free[:, :, None, None, None, None, None]
-    cpu = np.array([profile.cpu for profile in ps.profiles]).reshape(-1, 1, 1, 1)
-    yield free[:, 1], _by_profile([profile.cpu for profile in job.worker.profiles]), cpu
-    yield free[:, 2], _by_profile([profile.memory for profile in job.worker.profiles]), memory[..., None]
-    if offers.limited and (job.worker.intensity or ps.intensity):
-        yield offers.capacities[:, None, None, None, None, :], job.worker.intensity, ps.intensity
-    if most is not None:
-        yield np.array(float(most)), 1, 1
-
-
-def _by_profile(values: list[int]) -> Ints:
-    return np.array(values).reshape(-1, 1, 1, 1, 1)
