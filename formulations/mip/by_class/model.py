@@ -32,11 +32,13 @@ class Relaxed:
         bound: no plan over these columns has a larger objective.
         pieces: how many by what they ask for, by place.
         nodes: N[c,ℓ].
+        chosen: columns, by job and position, that are chosen in part.
     """
 
     bound: float
     pieces: dict[Place, dict[Amounts, float]]
     nodes: dict[Place, float]
+    chosen: frozenset[tuple[int, int]]
 
 
 class ClassMip:
@@ -117,7 +119,8 @@ class ClassMip:
                 counts[amounts] += max(0.0, variable.varValue)
             pieces[place] = counts
         nodes = {place: float(count.varValue) for place, count in self.variables.nodes.items()}
-        return Relaxed((value + RELAXATION_ROUNDING * abs(value)) / self.scale, pieces, nodes)
+        chosen = frozenset(key for key, y in self.variables.column.items() if y.varValue > 1e-6)
+        return Relaxed((value + RELAXATION_ROUNDING * abs(value)) / self.scale, pieces, nodes, chosen)
 
     def _rounded(self) -> bool:
         """Round what the solver left in the variables; whether it left anything."""

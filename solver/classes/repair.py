@@ -1,0 +1,52 @@
+"""From a packing that left some jobs out to a plan: they take the best column that still fits, then greedy fills up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from coplace.formulations.columns import ColumnSet
+from coplace.formulations.relaxation import Prices
+from coplace.formulations.scoring import Scoring
+from coplace.instances.plan import Plan
+from coplace.solver.greedy import greedy
+from coplace.solver.packing import Packer
+from coplace.solver.placement import Placement, Shape
+from coplace.solver.state import State
+
+TRIES = 60
+"""Columns of a job that are tried before it is left to the greedy method."""
+
+
+def completed(
+    scoring: Scoring, plan: Plan, columns: ColumnSet, prices: Prices, left: tuple[int, ...], stopped: Callable[[], bool]
+) -> Plan:
+    """*plan* with the jobs *left*, the most valuable first, each at the column with the least shortfall that fits."""
+    state = State(scoring, plan)
+    packer = Packer(state)
+    by_value = sorted(left, key=lambda j: -max((column.value for column in columns.jobs[j].columns), default=0.0))
+    for j in by_value:
+        if stopped():
+            break
+        placement = _first_that_fits(packer, columns, prices, j)
+        if placement is not None and state.effect(j, placement).gain > 0:
+            state.put(j, placement)
+    if state.moves_left is not None:
+        moved = sum(
+            kept is not None and state.placements[j] is not kept for j, kept in enumerate(state.kept_placements)
+        )
+        state.moves_left = max(0, state.moves_left - moved)
+    greedy(state, stopped)
+    return state.plan()
+
+
+def _first_that_fits(packer: Packer, columns: ColumnSet, prices: Prices, j: int) -> Placement | None:
+    shortfall = prices.shortfall[j]
+    for k in np.argsort(shortfall, kind="stable")[:TRIES].tolist():
+        column = columns.jobs[j].columns[k]
+        shape = Shape(column.gpu_type, column.workers, column.servers, column.worker_profile, column.ps_profile)
+        placement = packer.place(j, shape, column.level)
+        if isinstance(placement, Placement) and placement.span <= column.span:
+            return placement
+    return None
