@@ -176,8 +176,18 @@ class Places:
         most: tasks of a job on a node; None = any number.
     """
 
-    def __init__(self, columns: ColumnSet, classes: Iterable[NodeClass] | None = None) -> None:
+    def __init__(
+        self,
+        columns: ColumnSet,
+        classes: Iterable[NodeClass] | None = None,
+        only: frozenset[Place] | None = None,
+    ) -> None:
         """Refuse lines, which class-level models do not know.
+
+        Args:
+            columns: the choices.
+            classes: of the nodes; by default :func:`node_classes`.
+            only: places to which jobs that start or move may go; None = all. With fewer places a bound is none.
 
         Raises:
             ValueError: a job has lines.
@@ -185,6 +195,7 @@ class Places:
         if any(choices.lines for choices in columns.jobs):
             raise ValueError("class-level models take columns only: build them with column_set(counts='columns')")
         self.columns = columns
+        self.only = only
         self.instance = columns.instance
         self.classes = tuple(node_classes(self.instance) if classes is None else classes)
         self.levels = len(levels(self.instance))
@@ -198,6 +209,9 @@ class Places:
     def room(self, place: Place) -> Amounts:
         """The most that one node of a class offers at a level."""
         return self.classes[place[0]].rooms[place[1]]
+
+    def _open(self, place: Place) -> bool:
+        return self.only is None or place in self.only
 
     # --- one job ----------------------------------------------------------------------------------------------------
 
@@ -216,6 +230,7 @@ class Places:
                 if self.classes[c].gpu_type == column.gpu_type and self._may_hold(choices, column, c)
                 for level in range(calm, column.level + 1)
                 if all(need <= room for need, room in zip(piece, self.room((c, level)), strict=True))
+                and self._open((c, level))
             ]
         self._kinds(found, hosts)
         current = choices.job.current
@@ -297,7 +312,7 @@ class Places:
                 for c in hosts
                 if kind.gpu_type in (None, self.classes[c].gpu_type)
                 for level in range(highest[kind] + 1)
-                if (most := self._fit(found, kind, (c, level))) > 0
+                if self._open((c, level)) and (most := self._fit(found, kind, (c, level))) > 0
             }
 
     def _fit(self, found: JobPlaces, kind: Kind, place: Place) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from coplace.formulations.class_hint import counts_of
 from coplace.formulations.class_solution import ClassSolution, Counts
 from coplace.formulations.classes import Amounts, Place, Places, node_classes
 from coplace.formulations.columns import ColumnSet
@@ -28,7 +29,7 @@ from coplace.solver.check import check
 from coplace.solver.classes.cutting import Cutting
 from coplace.solver.classes.packing import Packed, Packing
 from coplace.solver.classes.patterns import violated
-from coplace.solver.classes.repair import completed
+from coplace.solver.classes.repair import completed, orders
 from coplace.solver.exact.task import Bounded, Ended, Event, Found, Task
 from coplace.solver.guided import guided
 
@@ -44,11 +45,17 @@ TIME_SHARES = (0.6, 0.7)
 RELAXATION_SHARE, RELAXATION_ROUNDS = 0.25, 6
 """Most of a stage's time, and most rounds, for cutting the linear relaxation."""
 
+LEAST_NODES = 0.05
+"""Nodes at a place from which on the relaxation counts as using it."""
+
 LEAST_DROP = 2e-5
 """Share of the bound that a round of cuts has to gain for another one to follow."""
 
 PACKING_SECONDS = 1.5
 """Most time for one packing."""
+
+COMPLETIONS = 12
+"""Orders in which jobs that a packing left out are tried."""
 
 MOST_PAIRS = 2_000
 """Pairs of a job and a node up to which packing is exact; above, patterns are packed."""
@@ -135,11 +142,11 @@ class ByClass:
             model = ClassMip(places)
             for cut in self.cuts:
                 model.add(cut)
-            chosen = self._cut_relaxation(places, model, until, floor)
+            chosen, used = self._cut_relaxation(places, model, until, floor)
             if self._done():
                 return True
             if number > FEW_COLUMNS:
-                self._round(columns, chosen, prices, until)
+                self._round(columns, chosen, used, prices, until)
                 return False
             split = self._settle(places, model, prices, until, floor)
             if split is None:
@@ -150,15 +157,25 @@ class ByClass:
             self.cuts.clear()
         return False
 
-    def _round(self, columns: ColumnSet, chosen: frozenset[tuple[int, int]], prices: Prices, until: float) -> None:
-        """A plan from the columns that the relaxation chooses in part, and those of the best plan.
+    def _round(
+        self,
+        columns: ColumnSet,
+        chosen: frozenset[tuple[int, int]],
+        used: frozenset[Place],
+        prices: Prices,
+        until: float,
+    ) -> None:
+        """A plan from the columns and places that the relaxation chooses in part, and those of the best plan.
 
         They are so few that the integer program over them is soon solved (relaxation enforced neighbourhood search:
         Berthold, "RENS: the optimal rounding", 2014). Its bound is one of these columns only.
         """
         keep = [[(j, k) in chosen for k in range(len(of_job.columns))] for j, of_job in enumerate(columns.jobs)]
         few = self._with_plan(columns, keep)
-        places = Places(few, node_classes(self.task.columns.instance, self.alone))
+        classes = node_classes(self.task.columns.instance, self.alone)
+        now = counts_of(Places(few, classes), self.plan).nodes
+        only = used | {place for place, count in now.items() if count}
+        places = Places(few, classes, only)
         model = ClassMip(places)
         for cut in self.cuts:
             model.add(cut)
@@ -166,9 +183,10 @@ class ByClass:
 
     def _cut_relaxation(
         self, places: Places, model: ClassMip, until: float, floor: float
-    ) -> frozenset[tuple[int, int]]:
-        """Cut the linear relaxation, and take its bound; the columns that it has chosen in part on the way."""
+    ) -> tuple[frozenset[tuple[int, int]], frozenset[Place]]:
+        """Cut the linear relaxation, and take its bound; the columns and places that it has chosen on the way."""
         chosen: frozenset[tuple[int, int]] = frozenset()
+        used: frozenset[Place] = frozenset()
         end = time.monotonic() + RELAXATION_SHARE * (until - time.monotonic())
         before = float("inf")
         for _ in range(RELAXATION_ROUNDS):
@@ -176,13 +194,14 @@ class ByClass:
             if relaxed is None:
                 break
             chosen |= relaxed.chosen
+            used |= {place for place, count in relaxed.nodes.items() if count > LEAST_NODES}
             self._bounded(max(relaxed.bound, floor))
             if self._done() or time.monotonic() > end or relaxed.bound > before * (1 - LEAST_DROP):
                 break
             before = relaxed.bound
             if not self._cut(places, model, relaxed.pieces, relaxed.nodes):
                 break
-        return chosen
+        return chosen, used
 
     def _cut(
         self,
@@ -248,12 +267,18 @@ class ByClass:
         else:
             plan, left = Cutting(places, counts, seconds / 3, self.task.seed).solve()
             packed = Packed(plan, left, complete=False)
-        if not packed.left:
-            self._found(packed.plan)
-        self._found(
-            completed(self.scoring, packed.plan, self.task.columns, prices, packed.left, lambda: self._left() <= 0)
-        )
+        self._complete(packed, prices, until)
         return packed
+
+    def _complete(self, packed: Packed, prices: Prices, until: float) -> None:
+        """Let the jobs that were left out take what is left, in several orders."""
+        self._found(packed.plan)
+        tries = COMPLETIONS if packed.left else 1
+        for order, _ in zip(orders(self.task.columns, packed.left, self.task.seed), range(tries), strict=False):
+            plan = completed(self.scoring, packed.plan, self.task.columns, prices, order, lambda: self._left() <= 0)
+            self._found(plan)
+            if time.monotonic() > until or self._done():
+                return
 
     def _split(self, places: Places, counts: Counts, packed: Packed) -> frozenset[int]:
         """The nodes of the smallest class where jobs were left out, if it is proven that they have to be."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -19,14 +20,25 @@ TRIES = 60
 """Columns of a job that are tried before it is left to the greedy method."""
 
 
+def orders(columns: ColumnSet, left: Sequence[int], seed: int) -> Iterator[list[int]]:
+    """Orders of jobs that are worth a try: the most valuable first, the largest first, then by value and chance."""
+    value = {j: max((column.value for column in columns.jobs[j].columns), default=0.0) for j in left}
+    size = {j: columns.jobs[j].job.worker.gpu * (1 + columns.jobs[j].job.worker.intensity) for j in left}
+    yield sorted(left, key=lambda j: -value[j])
+    yield sorted(left, key=lambda j: -size[j])
+    draw = random.Random(seed)
+    while True:
+        shaken = {j: value[j] * draw.uniform(0.0, 1.0) for j in left}
+        yield sorted(left, key=lambda j: -shaken[j])
+
+
 def completed(
-    scoring: Scoring, plan: Plan, columns: ColumnSet, prices: Prices, left: tuple[int, ...], stopped: Callable[[], bool]
+    scoring: Scoring, plan: Plan, columns: ColumnSet, prices: Prices, order: Sequence[int], stopped: Callable[[], bool]
 ) -> Plan:
-    """*plan* with the jobs *left*, the most valuable first, each at the column with the least shortfall that fits."""
+    """*plan* with the jobs *order*, one after the other, each at the column with the least shortfall that fits."""
     state = State(scoring, plan)
     packer = Packer(state)
-    by_value = sorted(left, key=lambda j: -max((column.value for column in columns.jobs[j].columns), default=0.0))
-    for j in by_value:
+    for j in order:
         if stopped():
             break
         placement = _first_that_fits(packer, columns, prices, j)
