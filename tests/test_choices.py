@@ -181,6 +181,23 @@ def test_samples_cope_with_pinned_jobs_quotas_and_a_budget() -> None:
     assert relaxation.bound(relaxation.best_prices()).bound <= best * 1.1
 
 
+def test_similar_classes_of_nodes_are_pooled() -> None:
+    """What all nodes offer together stays, and no mean is over nodes that offer different things."""
+    draw = np.random.default_rng(3)
+    kind = np.arange(300) % 3
+    supply = draw.uniform(1, 2, (3, 300, 2))
+    supply[kind, np.arange(300)] = 0.0  # each kind offers nothing in a row of its own
+    size = draw.integers(1, 9, 300).astype(float)
+    mean, total = sampling.pooled(supply, size, 20)
+    assert 20 <= len(total) <= 23
+    assert total.sum() == size.sum()
+    assert np.allclose(np.einsum("rcl,c->rl", mean, total), np.einsum("rcl,c->rl", supply, size))
+    assert ((mean == 0).sum(axis=0) == 1).all()
+    same, sizes = sampling.pooled(supply, size, 300)
+    assert same is supply
+    assert sizes is size
+
+
 def test_a_sample_is_spread_over_the_kinds_of_jobs() -> None:
     choices = all_choices(generate("ps-mix", nodes=20, jobs=200, seed=0))
     some = sampling.sample(choices, 50)

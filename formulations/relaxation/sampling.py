@@ -23,6 +23,9 @@ MANY_CHOICES = 100_000
 FIRST_SAMPLE, SECOND_SAMPLE = 400, 2_000
 """Jobs in the samples; with fewer jobs all are taken."""
 
+MOST_CLASSES = 100
+"""Classes of nodes in such a program, about; where most nodes differ, prices come from means of similar ones."""
+
 SAMPLE_GAP = 1e-4
 """Relative gap to which the programs over samples are solved: the samples themselves are off by more."""
 
@@ -40,11 +43,12 @@ def prices_of_many(program: Program, warm: Floats | None) -> Floats:
 
 
 def _sampled(program: Program, size: int) -> Program:
-    """The program over *size* of the jobs, with their share of all supplies."""
+    """The program over *size* of the jobs, with their share of all supplies, and of nodes that are alike one class."""
     choices = program.choices
     some = sample(choices, size)
     share = len(some) / len(choices.positions)
-    if share == 1:
+    supply, nodes = pooled(program.supply, program.size)
+    if share == 1 and len(nodes) == len(program.size):
         return program
     few = choices.of_jobs(some)
     # That a job must be kept is a matter of the whole cluster: its share of it may have no room.
@@ -52,7 +56,26 @@ def _sampled(program: Program, size: int) -> Program:
     moves = np.array([row.kind == "moves" for row in program.rows], dtype=bool)
     counted, counted_here = choices.jobs.counts_as_move.sum(), few.jobs.counts_as_move.sum()
     fixed = np.where(moves, (program.fixed + counted) * share - counted_here, program.fixed * share)
-    return Program(few, program.rows, program.groups, program.supply, fixed, program.size * share)
+    return Program(few, program.rows, program.groups, supply, fixed, nodes * share)
+
+
+def pooled(supply: Floats, size: Floats, most: int = MOST_CLASSES) -> tuple[Floats, Floats]:
+    """Supply by [row, class, level] and sizes of about *most* classes in place of many, each the mean of similar ones.
+
+    Classes are similar if they offer something in the same rows and about the same share of what the best one offers.
+    """
+    classes = len(size)
+    if classes <= most:
+        return supply, size
+    offers = supply[:, :, 0]  # at the lowest level, of which every row takes something
+    _, kind = np.unique(offers > 0, axis=1, return_inverse=True)
+    share = offers / np.maximum(offers.max(axis=1, keepdims=True), 1e-9)
+    order = np.lexsort((share.sum(axis=0), kind))
+    part = np.arange(classes) * most // classes
+    first = np.flatnonzero(np.diff(kind[order], prepend=-1) | np.diff(part, prepend=-1))
+    total = np.add.reduceat(size[order], first)
+    mean = np.add.reduceat((supply * size[:, None])[:, order], first, axis=1) / total[:, None]
+    return mean, total
 
 
 def sample(choices: Choices, size: int) -> Ints:
