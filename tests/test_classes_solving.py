@@ -178,7 +178,7 @@ def test_equal_nodes_are_told_apart_where_counts_fail() -> None:
 
 
 def test_lines_are_refused() -> None:
-    found = instance([node("n0")], [ring_job(worker={"gpu": 1, "max": 4})])
+    found = instance([node("n0")], [ring_job()])
     columns = column_set(found, counts="lines")
     ended = solve_by_class(Task(columns, "highs", keep_current(found), 0.0, time_limit=5, gap=0), lambda _: None)
     assert ended.why == "failure"
