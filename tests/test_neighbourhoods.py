@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import sys
 import time
+from collections.abc import Generator
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from coplace.formulations.scoring import Scoring
 from coplace.instances import Instance, Plan, SiteRules
 from coplace.instances.generation import generate
 from coplace.solver import check, solve
+from coplace.solver.exact.task import Ended, Event, Found
 from coplace.solver.exact.worker import Worker
 from coplace.solver.neighbourhoods import Neighbourhood, Options, improve
 from coplace.solver.neighbourhoods.accept import better, record_to_record
@@ -351,7 +354,30 @@ def test_it_stops_when_asked_and_when_the_time_is_over() -> None:
     assert search.plan == start
 
 
-def test_a_solver_that_fails_or_lies_is_not_believed() -> None:
+class Liar(Worker):
+    """Gives every job of the sub-problem a hundred times the tasks."""
+
+    def solve(self, task: Any, interrupted: object) -> Generator[Event, None, None]:
+        more = {
+            name: own.model_copy(
+                update={"tasks": {r: {n: 100 * count for n, count in on.items()} for r, on in own.tasks.items()}}
+            )
+            for name, own in task.hint.allocations.items()
+        }
+        yield Found(Plan.model_construct(allocations=more))
+        yield Ended("done")
+
+
+def test_a_solver_that_lies_is_not_believed() -> None:
+    start = solve(generated(), method="greedy", time_limit=60).plan
+    search = search_from(generated(), start, worker=Liar())
+    improve(search)
+    assert (search.reason, search.plan) == ("backend_failure", start)
+    assert search.detail is not None
+    assert "infeasible plan" in search.detail
+
+
+def test_a_solver_that_fails_is_not_asked_for_ever() -> None:
     start = solve(generated(), method="greedy", time_limit=60).plan
     search = search_from(generated(), start)
     with Worker(command=[sys.executable, "-c", "raise SystemExit(7)"]) as worker:

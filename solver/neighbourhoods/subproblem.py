@@ -16,7 +16,6 @@ import numpy as np
 
 from coplace.formulations.columns import Column, ColumnSet, JobColumns
 from coplace.instances.cluster import Node, Resources
-from coplace.instances.instance import Instance
 from coplace.instances.job import Job, Profile, WorkerSpec
 from coplace.instances.plan import WORKER, Allocation, Plan
 from coplace.instances.rules import Quota, SiteRules
@@ -188,8 +187,3 @@ def _standing(job: Job, load: dict[str, int]) -> Job:
     """A job that stands for what *job* adds to the pressure of each node."""
     current = Allocation.model_construct(tasks={WORKER: load}, profiles={})
     return job.model_copy(update={"architecture": "allreduce", "worker": _UNIT, "ps": None, "current": current})
-
-
-def sub_instance(problem: SubProblem) -> Instance:
-    """The instance of a sub-problem, for reports; its own scores mean nothing."""
-    return problem.columns.instance
