@@ -6,7 +6,9 @@ prices that do not know it jobs want more of it than can be had; so a plan is ma
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +20,11 @@ from coplace.solver.search import Search
 TIGHTEN = 0.85
 """Share of the pressure capacities that plans are made for."""
 
-REPLAY_BATCHES = 100
-"""Batches of the search in a replay, whose limits do not depend on the clock."""
+REPLAY_LOOKS = 200
+"""Looks at the clock after which a replay ends, since its limits must not depend on the clock."""
+
+THREADS = 2
+"""Parts of a large cluster that are searched at the same time."""
 
 RESERVE = 2.5
 """Time to keep for the end of the solve, as a multiple of what it took to take a plan from the board and check it."""
@@ -44,8 +49,10 @@ def price_guided(search: Search, share: float = 1.0) -> None:
     from coplace.solver.kernel.build import game  # which needs numba, whose import takes a while
     from coplace.solver.kernel.search import KernelSearch
 
-    player = KernelSearch(game(search.scoring, relaxation, tight, guide), search.seed)
-    player.start()
+    player = KernelSearch(
+        game(search.scoring, relaxation, tight, guide), search.seed, threads=1 if search.replay else THREADS
+    )
+    player.start(search.stopped)
     began = time.monotonic()
     search.offer(player.game.plan())
     reserve = RESERVE * (time.monotonic() - began)
@@ -53,14 +60,22 @@ def price_guided(search: Search, share: float = 1.0) -> None:
     _bound(search, relaxation, prices)
     if not search.proven():
         enough = np.inf if search.bound is None else search.bound - search.gap * max(search.bound, 1e-9)
-        player.improve(
-            lambda: search.interrupted() or time.monotonic() > until - reserve,
-            enough,
-            REPLAY_BATCHES if search.replay else None,
-        )
+        player.improve(_replayed(search) if search.replay else _timed(search, until - reserve), enough)
         search.offer(player.game.plan())
     if not search.proven():
         search.cut_short()
+
+
+def _timed(search: Search, until: float) -> Callable[[], float]:
+    """Share of the time from now to *until* that is left; none once somebody asks to stop."""
+    began = time.monotonic()
+    span = max(until - began, 1e-9)
+    return lambda: 0.0 if search.interrupted() else (until - time.monotonic()) / span
+
+
+def _replayed(search: Search) -> Callable[[], float]:
+    looks = itertools.count()
+    return lambda: 0.0 if search.interrupted() else 1 - next(looks) / REPLAY_LOOKS
 
 
 def _bound(search: Search, relaxation: Relaxation, prices: NDArray[np.float64], found: Prices | None = None) -> None:

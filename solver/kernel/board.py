@@ -72,6 +72,7 @@ class Board(NamedTuple):
             the units of ``scarce``.
         base: the scarce resource of a node, used or free, where that is not intensity.
         scarce: which resource, how much of it is a unit, and how many GPUs are.
+        part: part of each node; parts are searched apart from each other, and perhaps at the same time.
     """
 
     free: Ints
@@ -123,6 +124,7 @@ class Board(NamedTuple):
     potential: Floats
     base: Ints
     scarce: Ints
+    part: Ints
 
 
 class Scratch(NamedTuple):

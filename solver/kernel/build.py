@@ -146,6 +146,7 @@ def _board(scoring: Scoring, choices: Choices, guide: Prices, option: Ints, star
         quota=limits,
         quota_used=np.zeros_like(limits),
         **value._asdict(),
+        part=np.zeros(count, whole),
     )  # fmt: skip
 
 

@@ -11,6 +11,15 @@ from coplace.solver.kernel.placing import INFINITY, cost_of_kept, place, room_fo
 
 
 @compiled
+def kept_in_part(b: Board, j: int, part: int) -> bool:
+    """Whether job *j* runs, and may go on, on nodes of that part alone."""
+    for e in range(b.kept_start[j], b.kept_start[j + 1]):
+        if b.part[b.kept_node[e]] != part:
+            return False
+    return b.kept_start[j + 1] > b.kept_start[j]
+
+
+@compiled
 def insert(
     b: Board,
     s: Scratch,
@@ -21,16 +30,14 @@ def insert(
     tries: int,
     blink: float,
     by_price: bool,
-    may_move: bool,
 ) -> bool:
     """Run job *j*, which runs nothing, where that is worth most; whether it does.
 
     Args:
-        hosts, count: nodes to look at.
+        hosts, count: nodes to look at, all of the same part.
         tries: options to look at.
         blink: probability that an option is overlooked.
         by_price: charge the prices of the option, if the nodes charge less.
-        may_move: whether anything but going on as it is is allowed.
     """
     most, option, level = 1e-12, NONE, 0
     for t in range(len(s.gpus)):
@@ -39,7 +46,7 @@ def insert(
         n = hosts[i]
         if b.type[n] >= 0:
             s.gpus[b.type[n]] += b.free[n, GPU]
-    if b.kept_start[j + 1] > b.kept_start[j]:
+    if count > 0 and kept_in_part(b, j, b.part[hosts[0]]):
         for at in range(b.kept_value.shape[1]):
             value = b.kept_value[j, at]
             if value > most and room_for_kept(b, j, at):
@@ -48,8 +55,8 @@ def insert(
                     worth = min(worth, b.kept_worth[j, at])
                 if worth > most or b.fixed[j]:
                     most, option, level = worth, KEPT, at
-    if may_move and not b.fixed[j]:
-        looked = 0
+    looked = 0
+    if not b.fixed[j]:
         for o in range(b.option_start[j], b.option_start[j + 1]):
             if by_price and b.option_worth[o] <= most:
                 break
@@ -94,6 +101,6 @@ def construct(
     running = 0
     for i in range(len(jobs)):
         j = jobs[i]
-        if b.option[j] == NONE and insert(b, s, rng, j, hosts, count, tries, 0.0, by_price, True):
+        if b.option[j] == NONE and insert(b, s, rng, j, hosts, count, tries, 0.0, by_price):
             running += 1
     return running

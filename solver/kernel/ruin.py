@@ -41,6 +41,17 @@ def wasteful(b: Board, rng: np.random.Generator, nodes: Ints, draws: int) -> int
 
 
 @compiled
+def in_part(b: Board, j: int, part: int) -> bool:
+    """Whether all nodes of job *j* are in that part."""
+    e = b.head[j]
+    while e >= 0:
+        if b.part[b.entry_node[e]] != part:
+            return False
+        e = b.entry_next[e]
+    return True
+
+
+@compiled
 def choose(b: Board, s: Scratch, rng: np.random.Generator, nodes: Ints, wanted: int, draws: int) -> int:
     """Up to *wanted* jobs on a few nodes, each wasteful or shared with a job before; how many, in ``jobs``."""
     chosen = 0
@@ -51,7 +62,7 @@ def choose(b: Board, s: Scratch, rng: np.random.Generator, nodes: Ints, wanted: 
         e = b.node_head[node]
         while e >= 0 and chosen < wanted:
             j = b.entry_job[e]
-            if not b.fixed[j] and not s.taken[j] and rng.random() < 0.8:
+            if not b.fixed[j] and not s.taken[j] and rng.random() < 0.8 and in_part(b, j, b.part[node]):
                 s.taken[j] = True
                 s.jobs[chosen] = j
                 chosen += 1
@@ -142,17 +153,19 @@ def improve(
     most_jobs: int,
     tries: int,
     draws: int,
+    temperature: float,
 ) -> float:
     """Change the plan where that raises the sum of the values, or leaves it as it is.
 
     Args:
         menu: jobs that may be inserted although they run nothing.
-        nodes: all nodes that jobs may be moved from and to.
+        nodes: of one part, from and to which jobs may be moved.
         around: random nodes to look at, beside those that the jobs leave.
         rounds: number of attempts.
         most_jobs: most jobs that are taken away at once.
         tries: options of a job to look at.
         draws: nodes of which the most wasteful is taken.
+        temperature: mean loss that is accepted (simulated annealing).
 
     Returns:
         What was gained.
@@ -183,9 +196,9 @@ def improve(
         after, by_price = 0.0, rng.random() < BY_PRICE
         for i in order_of(b, s, rng, count):
             j = s.jobs[i]
-            if insert(b, s, rng, j, hosts, near, tries, BLINK, by_price, True):
+            if insert(b, s, rng, j, hosts, near, tries, BLINK, by_price):
                 after += b.value[j]
-        if after >= before and b.counters[CHANGED] <= b.counters[MOST_CHANGED]:
+        if after >= before + temperature * np.log(rng.random()) and b.counters[CHANGED] <= b.counters[MOST_CHANGED]:
             total += after - before
             continue
         for i in range(count):

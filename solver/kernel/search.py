@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from coplace.solver.kernel.board import GPU, INTENSITY, MOST_CHANGED, NONE, UNLIMITED, Bools, Ints, scratch
+from coplace.solver.kernel.board import GPU, INTENSITY, MOST_CHANGED, NONE, Bools, Ints, Scratch, scratch
 from coplace.solver.kernel.build import Game
 from coplace.solver.kernel.insertion import construct
 from coplace.solver.kernel.moves import put_kept
+from coplace.solver.kernel.parts import Part, divide, unite
 from coplace.solver.kernel.ruin import improve
 
 TRIES, MORE_TRIES = 20, 40
@@ -24,8 +26,15 @@ AROUND, MOST_JOBS, IMPROVING_TRIES = 16, 8, 8
 NODES_PER_DRAW, MOST_DRAWS = 32, 64
 """Of how many nodes one is drawn to find the most wasteful of those that are drawn; most of these."""
 
-BATCH = 200
-"""Attempts between two looks at the clock."""
+BATCH, BATCHES_PER_VISIT, SOME_JOBS = 200, 10, 100
+"""Attempts between two looks at the clock; such batches before the board is divided anew; jobs that are inserted
+between two looks."""
+
+NODES_PER_PART = 1_000
+"""Nodes of a part, about: more take longer to look through, fewer leave less to choose from."""
+
+HEAT = 0.01
+"""Mean loss that is accepted at first, as a share of the mean value of a running job; none in the second half."""
 
 
 class KernelSearch:
@@ -33,59 +42,89 @@ class KernelSearch:
 
     Attributes:
         game: the board and what it stands for.
-        objective: sum of the values of the options; the objective of the plan is never below it.
     """
 
-    def __init__(self, game: Game, seed: int) -> None:
+    def __init__(self, game: Game, seed: int, *, threads: int = 1) -> None:
+        """With as many *threads* as there are parts for at most."""
         self.game = game
-        self._board = game.board
-        self._scratch = scratch(game.board)
-        self._rng = np.random.default_rng(seed)
-        self._nodes = np.flatnonzero(self._board.type >= 0)
+        self._board = board = game.board
+        nodes = int(np.count_nonzero(board.type >= 0))
+        self._parts_wanted = max(1, nodes // NODES_PER_PART)
+        self._threads = min(threads, self._parts_wanted)
+        self._seeds = np.random.SeedSequence(seed)
+        self._scratches = [scratch(board) for _ in range(self._threads)]
 
     @property
     def objective(self) -> float:
-        """The sum of the values."""
+        """The sum of the values of the options; the objective of the plan is never below it."""
         return float(self._board.value.sum())
 
-    def start(self, keep_all: bool = False) -> None:
+    def start(self, stopped: Callable[[], bool] = lambda: False, *, keep_all: bool = False) -> None:
         """Make a first plan: jobs that had best go on do, the others are inserted by falling worth for a GPU.
 
         Args:
+            stopped: asked now and then.
             keep_all: let everything go on that runs, whether or not it is worth its price.
         """
-        board = self._board
-        stays = self._stays(keep_all)
-        self._keep(np.flatnonzero(stays))
-        for tries, by_price in ((TRIES, True), (MORE_TRIES, False)):
-            self._insert(self._queue(), tries, by_price)
-        assert board.counters[1] <= board.counters[MOST_CHANGED], "more jobs are moved than the budget allows"
+        self._keep(np.flatnonzero(self._stays(keep_all)))
 
-    def improve(self, stopped: Callable[[], bool], enough: float, most_batches: int | None = None) -> None:
-        """Ruin and recreate until *stopped*, or the objective is *enough*, or so many batches have been tried."""
-        board = self._board
-        menu = self._promising()
-        if not len(self._nodes) or not len(menu):
-            return
-        draws = min(MOST_DRAWS, 1 + len(self._nodes) // NODES_PER_DRAW)
-        batches = 0
-        while not stopped() and self.objective < enough and batches != most_batches:
-            improve(
-                board, self._scratch, self._rng, menu, self._nodes, AROUND, BATCH, MOST_JOBS, IMPROVING_TRIES, draws
-            )
-            batches += 1
+        def insert(part: Part, rng: np.random.Generator, room: Scratch) -> None:
+            for tries, by_price in ((TRIES, True), (MORE_TRIES, False)):
+                jobs = self._queue(part.jobs)
+                for first in range(0, len(jobs), SOME_JOBS):
+                    if not stopped():
+                        some = jobs[first : first + SOME_JOBS]
+                        construct(part.board, room, rng, some, part.nodes, len(part.nodes), tries, by_price)
 
-    def _promising(self) -> Ints:
-        """Jobs to which something is worth more than its price."""
-        board = self._board
-        worth = board.kept_worth.max(axis=1, initial=-np.inf)
-        some = np.flatnonzero(np.diff(board.option_start))
-        worth[some] = np.maximum(worth[some], board.option_worth[board.option_start[some]])
-        return np.flatnonzero(worth > 0)
+        self._on_parts(insert)
 
-    def _insert(self, jobs: Ints, tries: int, by_price: bool) -> None:
-        if len(jobs) and len(self._nodes):
-            construct(self._board, self._scratch, self._rng, jobs, self._nodes, len(self._nodes), tries, by_price)
+    def improve(self, left: Callable[[], float], enough: float) -> None:
+        """Ruin and recreate, with losses that are accepted ever less (simulated annealing).
+
+        Args:
+            left: share of the time that is left, 1 to 0; at 0 it is over.
+            enough: objective at which to stop.
+        """
+        running = max(1, int(np.count_nonzero(self._board.option != NONE)))
+        while (share := left()) > 0 and self.objective < enough:
+            temperature = HEAT * self.objective / running * max(0.0, 2 * share - 1)
+
+            def visit(part: Part, rng: np.random.Generator, room: Scratch, heat: float = temperature) -> None:
+                menu = part.jobs[self._promising(part.jobs)]
+                draws = min(MOST_DRAWS, 1 + len(part.nodes) // NODES_PER_DRAW)
+                for _ in range(BATCHES_PER_VISIT):
+                    if left() <= 0:
+                        return
+                    improve(
+                        part.board, room, rng, menu, part.nodes, AROUND, BATCH, MOST_JOBS, IMPROVING_TRIES, draws, heat
+                    )
+
+            self._on_parts(visit)
+
+    def _on_parts(self, work: Callable[[Part, np.random.Generator, Scratch], None]) -> None:
+        """Divide the board, let *work* be done on every part, and unite it again."""
+        parts = divide(self._board, self._parts_wanted)
+        rngs = [np.random.default_rng(seed) for seed in self._seeds.spawn(len(parts))]
+        busy = [(part, rng) for part, rng in zip(parts, rngs, strict=True) if len(part.nodes) and len(part.jobs)]
+
+        def share(thread: int) -> None:
+            for part, rng in busy[thread :: self._threads]:
+                work(part, rng, self._scratches[thread])
+
+        if self._threads == 1:
+            share(0)
+        else:
+            with ThreadPoolExecutor(self._threads) as pool:
+                list(pool.map(share, range(self._threads)))
+        unite(self._board, parts)
+
+    def _promising(self, jobs: Ints) -> Bools:
+        """Whether something is worth more than its price to a job, by [job]."""
+        board = self._board
+        worth = board.kept_worth[jobs].max(axis=1, initial=-np.inf)
+        some = np.flatnonzero(np.diff(board.option_start)[jobs])
+        worth[some] = np.maximum(worth[some], board.option_worth[board.option_start[jobs[some]]])
+        return np.asarray(worth > 0)
 
     def _stays(self, keep_all: bool) -> Bools:
         """Jobs that go on: fixed ones, those to which nothing is worth more, and those for which no move is left."""
@@ -100,7 +139,7 @@ class KernelSearch:
         stays = can & (board.fixed | (gain <= 0))
         budget = int(board.counters[MOST_CHANGED])
         wishes = np.flatnonzero(can & ~stays & board.counts)
-        if budget < UNLIMITED and len(wishes) > budget:
+        if budget < len(wishes):
             stays[wishes[np.argsort(-gain[wishes], kind="stable")[budget:]]] = True
         return np.asarray(stays)
 
@@ -120,12 +159,11 @@ class KernelSearch:
         for j in jobs.tolist():
             put_kept(board, j, int(felt[j]))
 
-    def _queue(self) -> Ints:
-        """Jobs that run nothing, by falling worth for a GPU; those with large pieces earlier."""
+    def _queue(self, jobs: Ints) -> Ints:
+        """Those of *jobs* that run nothing, by falling worth for a GPU; those with large pieces earlier."""
         board = self._board
-        jobs = np.flatnonzero(
-            (board.option == NONE) & ((np.diff(board.option_start) > 0) | (np.diff(board.kept_start) > 0))
-        )
+        choosing = (np.diff(board.option_start) > 0) | (np.diff(board.kept_start) > 0)
+        jobs = jobs[(board.option[jobs] == NONE) & choosing[jobs]]
         worth, gpus, piece = np.zeros(len(jobs)), np.ones(len(jobs)), np.zeros(len(jobs))
         has = np.flatnonzero(board.option_start[jobs + 1] > board.option_start[jobs])
         o = board.option_start[jobs[has]]
