@@ -128,6 +128,7 @@ class JobPlaces:
         amounts: what one task asks for, by kind.
         fits: most tasks on one node of a class at a level, where there is room for one, by kind.
         kept: what the current tasks ask of a node, by node; empty if they cannot stay.
+        counted: whether it matters how many nodes its spread columns use.
     """
 
     choices: JobColumns
@@ -137,6 +138,7 @@ class JobPlaces:
     amounts: dict[Kind, Amounts] = field(default_factory=dict)
     fits: dict[Kind, dict[Place, int]] = field(default_factory=dict)
     kept: dict[int, Amounts] = field(default_factory=dict)
+    counted: bool = False
     _most: dict[Kind, int] = field(default_factory=dict)
 
     def kinds(self, k: int) -> dict[Kind, int]:
@@ -157,7 +159,9 @@ class JobPlaces:
 
     @property
     def places(self) -> list[Place]:
-        """Where tasks of spread columns may be, in order."""
+        """Where spread columns use nodes that are to be counted, in order."""
+        if not self.counted:
+            return []
         return sorted({place for fits in self.fits.values() for place in fits})
 
 
@@ -233,6 +237,12 @@ class Places:
                 and self._open((c, level))
             ]
         self._kinds(found, hosts)
+        spread = [choices.columns[k] for k in found.spread]
+        found.counted = (
+            any(column.span < column.workers + column.servers for column in spread)
+            or self.most is not None
+            or not all(any(amounts) for amounts in found.amounts.values())
+        )
         current = choices.job.current
         if choices.kept and current is not None:
             for name in current.nodes:

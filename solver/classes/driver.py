@@ -36,7 +36,7 @@ from coplace.solver.guided import guided
 FEW_COLUMNS = 300
 """Columns up to which all are taken at once."""
 
-COLUMNS_PER_JOB = (4, 12)
+COLUMNS_PER_JOB = (3, 12)
 """Mean number of columns per job in the stages before the last."""
 
 TIME_SHARES = (0.6, 0.7)
@@ -250,7 +250,7 @@ class ByClass:
         return frozenset()
 
     def _solve(self, model: ClassMip | ClassCpsat, until: float) -> ClassSolution:
-        task, seconds = self.task, max(0.05, until - time.monotonic() - PACKING_SECONDS * (self._left() > 5))
+        task, seconds = self.task, max(0.05, until - time.monotonic() - 2 * PACKING_SECONDS * (self._left() > 8))
         gap = GAP_SHARE * task.gap
         if isinstance(model, ClassCpsat):
             return model.solve(time_limit=seconds, gap=gap, workers=task.threads, seed=task.seed, hint=self.plan)
@@ -273,7 +273,7 @@ class ByClass:
     def _complete(self, packed: Packed, prices: Prices, until: float) -> None:
         """Let the jobs that were left out take what is left, in several orders."""
         self._found(packed.plan)
-        tries = COMPLETIONS if packed.left else 1
+        tries = COMPLETIONS if len(packed.left) > 1 else 1
         for order, _ in zip(orders(self.task.columns, packed.left, self.task.seed), range(tries), strict=False):
             plan = completed(self.scoring, packed.plan, self.task.columns, prices, order, lambda: self._left() <= 0)
             self._found(plan)
@@ -300,15 +300,16 @@ class ByClass:
 
     def _with_plan(self, columns: ColumnSet, keep: list[list[bool]]) -> ColumnSet:
         """The columns that *keep* names, and of each job of the best plan the two that hold it most narrowly."""
+        outcomes = evaluate(self.task.columns.instance, self.plan, self.scoring).jobs
         for j, choices in enumerate(columns.jobs):
             allocation = self.plan.get(choices.job.name)
             if allocation is None:
                 continue
-            shape = columns.shape_of(allocation)
+            shape, felt = columns.shape_of(allocation), outcomes[choices.job.name].level
             fitting = [
                 (column.span, column.level, k)
                 for k, column in enumerate(choices.columns)
-                if column[:5] == shape and column.span >= allocation.span
+                if column[:5] == shape and column.span >= allocation.span and column.level >= felt
             ]
             for _, _, k in sorted(fitting)[:2]:
                 keep[j][k] = True

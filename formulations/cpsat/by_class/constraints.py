@@ -78,7 +78,8 @@ class Constraints:
         """x[j,i,c,ℓ] ≤ fit[i,c,ℓ] · u[j,c,ℓ]."""
         for (j, i, c, ell), x in self.v.tasks.items():
             fit = self.jobs[j].fits[self.v.kinds[j][i]][c, ell]
-            self._add([(x, 1), (self.v.used[j, c, ell], -fit)], None, 0)
+            if (j, c, ell) in self.v.used:
+                self._add([(x, 1), (self.v.used[j, c, ell], -fit)], None, 0)
 
     def fill(self) -> None:
         """Σ_i amount[i,r] · x[j,i,c,ℓ] ≤ room[c,ℓ,r] · u[j,c,ℓ], where `use` does not imply it."""

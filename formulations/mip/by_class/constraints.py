@@ -80,7 +80,9 @@ class Constraints:
         """Tasks only on used nodes, as many as fit there: x[j,i,c,ℓ] ≤ fit[i,c,ℓ] · u[j,c,ℓ]."""
         for (j, i, c, level), x in self._v.tasks.items():
             fit = self._places.jobs[j].fits[self._v.kinds[j][i]][c, level]
-            u = self._v.used[j, c, level]
+            u = self._v.used.get((j, c, level))
+            if u is None:
+                continue
             self._rows.add(f"use_{j}_{i}_{c}_{level}", [(x, 1), (u, -fit)], "<=", 0)
 
     def fill(self) -> None:
@@ -97,7 +99,7 @@ class Constraints:
     def levels(self) -> None:
         """Tasks of columns that bear level ℓ at most are no higher: Σ_c Σ_{ℓ' ≥ ℓ} x ≤ Σ_{k: ℓ_k ≥ ℓ} tasks[i,k] · y.
 
-        For whole numbers `span` implies it; for parts of columns it does not.
+        For whole numbers `span` implies it where nodes are counted; for parts of columns it does not.
         """
         for j, job in self._jobs:
             has = {k: job.kinds(k) for k in job.spread}
@@ -109,7 +111,10 @@ class Constraints:
                     self._rows.add(f"levels_{j}_{i}_{level}", above + allowed, "<=", 0)
 
     def span(self) -> None:
-        """Few nodes, at levels that the job bears: Σ_c Σ_{ℓ' ≥ ℓ} u[j,c,ℓ'] ≤ Σ_{k: m_k > 1, ℓ_k ≥ ℓ} m_k · y[j,k]."""
+        """Few nodes, at levels that the job bears: Σ_c Σ_{ℓ' ≥ ℓ} u[j,c,ℓ'] ≤ Σ_{k: m_k > 1, ℓ_k ≥ ℓ} m_k · y[j,k].
+
+        Only where nodes are counted.
+        """
         for j, job in self._jobs:
             for level in range(self._places.levels):
                 used = [(self._v.used[j, c, at], 1.0) for c, at in job.places if at >= level]

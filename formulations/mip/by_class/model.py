@@ -24,6 +24,13 @@ RELAXATION_ROUNDING = 1e-6
 """Share by which the value of a linear program may be off."""
 
 
+MOST_ROWS_SIMPLEX = 6_000
+"""Rows up to which the relaxation is solved to a corner by the simplex method, above to an interior point."""
+
+LEAST_PART = 0.02
+"""Part of a column from which on an interior point counts as choosing it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Relaxed:
     """A solution in parts.
@@ -109,7 +116,8 @@ class ClassMip:
 
     def relaxed(self, *, time_limit: float, threads: int = 1) -> Relaxed | None:
         """The linear relaxation, by HiGHS; None where it takes too long."""
-        value = solve_relaxation(self.problem, time_limit, threads)
+        interior = len(self.rows) > MOST_ROWS_SIMPLEX
+        value = solve_relaxation(self.problem, time_limit, threads, interior)
         if value is None:
             return None
         pieces: dict[Place, dict[Amounts, float]] = {}
@@ -119,7 +127,9 @@ class ClassMip:
                 counts[amounts] += max(0.0, variable.varValue)
             pieces[place] = counts
         nodes = {place: float(count.varValue) for place, count in self.variables.nodes.items()}
-        chosen = frozenset(key for key, y in self.variables.column.items() if y.varValue > 1e-6)
+        chosen = frozenset(
+            key for key, y in self.variables.column.items() if y.varValue > (LEAST_PART if interior else 1e-6)
+        )
         return Relaxed((value + RELAXATION_ROUNDING * abs(value)) / self.scale, pieces, nodes, chosen)
 
     def _rounded(self) -> bool:

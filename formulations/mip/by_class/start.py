@@ -31,5 +31,6 @@ def set_values(variables: Variables, plan: Plan) -> bool:
         for (kind, (c, level)), count in choice.tasks.items():
             v.tasks[j, v.kinds[j].index(kind), c, level].varValue = count
         for (c, level), count in choice.used.items():
-            v.used[j, c, level].varValue = count
+            if (j, c, level) in v.used:
+                v.used[j, c, level].varValue = count
     return all(x.varValue <= x.upBound for group in groups for x in group.values())
