@@ -9,13 +9,20 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coplace.formulations.relaxation import Prices, Relaxation, all_choices
+from coplace.formulations.relaxation import Relaxation, all_choices
 from coplace.solver.kernel.warm_up import wait
 from coplace.solver.search import Search
+
+if TYPE_CHECKING:
+    from coplace.solver.kernel.search import KernelSearch
+
+Floats = NDArray[np.float64]
 
 TIGHTEN = 0.85
 """Share of the pressure capacities that plans are made for."""
@@ -33,37 +40,47 @@ RESERVE = 2.5
 def price_guided(search: Search, share: float = 1.0) -> None:
     """Bound the objective and improve the plan, within *share* of the time that is left."""
     until = time.monotonic() + share * search.seconds_left()
-    choices = all_choices(search.instance, search.scoring)
-    relaxation = Relaxation(choices)
-    if search.stopped() or not len(choices):
-        _bound(search, relaxation, np.zeros(len(relaxation.rows)))
-        return
-    tight = relaxation.best_prices(tighten=TIGHTEN)
-    guide = relaxation.bound(tight)
+    relaxation = Relaxation(all_choices(search.instance, search.scoring))
+    tight = relaxation.best_prices(tighten=TIGHTEN, rough=True, stopped=search.stopped)
     if not search.stopped() and not wait(search.stopped):
-        search.detail = "the search was still being compiled for this machine, which takes half a minute, once"
+        search.detail = "the search was still being compiled for this machine, which is done once and takes a minute"
     if search.stopped():
-        _bound(search, relaxation, tight, guide)
+        _bound(search, relaxation, tight)
         search.cut_short()
         return
-    from coplace.solver.kernel.build import game  # which needs numba, whose import takes a while
-    from coplace.solver.kernel.search import KernelSearch
-
-    player = KernelSearch(
-        game(search.scoring, relaxation, tight, guide), search.seed, threads=1 if search.replay else THREADS
-    )
+    player = _player(search, relaxation, tight)
     player.start(search.stopped)
     began = time.monotonic()
     search.offer(player.game.plan())
-    reserve = RESERVE * (time.monotonic() - began)
-    prices = relaxation.best_prices(warm=relaxation.priced(tight))
-    _bound(search, relaxation, prices)
+    until -= RESERVE * (time.monotonic() - began)
+
+    def prices() -> Floats:
+        late = lambda: search.interrupted() or time.monotonic() > until  # noqa: E731
+        return relaxation.best_prices(warm=relaxation.priced(tight), stopped=late)
+
+    if search.replay:
+        _bound(search, relaxation, prices())
+    else:
+        # the linear program leaves a core and Python alone for most of the time
+        with ThreadPoolExecutor(1) as pool:
+            found = pool.submit(prices)
+            player.improve(_while(search, until, found), np.inf, threads=1)
+            _bound(search, relaxation, found.result())
     if not search.proven():
+        assert search.bound is not None or search.reason == "backend_failure"
         enough = np.inf if search.bound is None else search.bound - search.gap * max(search.bound, 1e-9)
-        player.improve(_replayed(search) if search.replay else _timed(search, until - reserve), enough)
+        player.improve(_looks(search) if search.replay else _timed(search, until), enough, threads=THREADS)
         search.offer(player.game.plan())
     if not search.proven():
         search.cut_short()
+
+
+def _player(search: Search, relaxation: Relaxation, prices: Floats) -> KernelSearch:
+    from coplace.solver.kernel.build import game  # which needs numba, whose import takes a while
+    from coplace.solver.kernel.search import KernelSearch
+
+    board = game(search.scoring, relaxation, prices, relaxation.bound(prices))
+    return KernelSearch(board, search.seed, threads=1 if search.replay else THREADS)
 
 
 def _timed(search: Search, until: float) -> Callable[[], float]:
@@ -73,12 +90,17 @@ def _timed(search: Search, until: float) -> Callable[[], float]:
     return lambda: 0.0 if search.interrupted() else (until - time.monotonic()) / span
 
 
-def _replayed(search: Search) -> Callable[[], float]:
+def _while(search: Search, until: float, found: Future[Floats]) -> Callable[[], float]:
+    """All of the time while something is not found."""
+    return lambda: 0.0 if found.done() or search.interrupted() or time.monotonic() > until else 1.0
+
+
+def _looks(search: Search) -> Callable[[], float]:
     looks = itertools.count()
     return lambda: 0.0 if search.interrupted() else 1 - next(looks) / REPLAY_LOOKS
 
 
-def _bound(search: Search, relaxation: Relaxation, prices: NDArray[np.float64], found: Prices | None = None) -> None:
-    found = found or relaxation.bound(prices)
-    if not search.priced(relaxation.priced(prices), found.bound):
-        search.distrust(f"{search.rung}: the bound {found.bound:.9g} of prices is below the objective of a plan")
+def _bound(search: Search, relaxation: Relaxation, prices: Floats) -> None:
+    bound = relaxation.bound(prices).bound
+    if not search.priced(relaxation.priced(prices), bound):
+        search.distrust(f"{search.rung}: the bound {bound:.9g} of prices is below the objective of a plan")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -58,12 +60,19 @@ class Program:
         program.add(self.choices.value[chosen], self.choices.job[chosen].astype(np.int64), demand)
         return program
 
-    def best_prices(self, gap: float = LP_GAP, warm: Floats | None = None) -> Floats:
-        """Prices by [row] within *gap* of the best bound, starting from *warm* ones where there are any."""
+    def best_prices(
+        self, gap: float = LP_GAP, warm: Floats | None = None, stopped: Callable[[], bool] = lambda: False
+    ) -> Floats:
+        """Prices by [row] within *gap* of the best bound, starting from *warm* ones where there are any.
+
+        Once *stopped*, the best so far.
+        """
         prices, best = np.zeros(len(self.fixed)) if warm is None else warm, np.inf
         active = self._first_choices() if warm is None else self._near(warm)
         program = self.linear_program(np.flatnonzero(active))
         for _ in range(MOST_ROUNDS):
+            if stopped():
+                break
             candidate, value = program.solve()
             if candidate is None:
                 break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,14 @@ class Relaxation:
         bound = self._program.bound(prices, best) + self.choices.error
         return Prices(bound, reduced, best, self.choices)
 
-    def best_prices(self, *, tighten: float = 1.0, warm: Iterable[PricedRow] | None = None) -> Floats:
+    def best_prices(
+        self,
+        *,
+        tighten: float = 1.0,
+        warm: Iterable[PricedRow] | None = None,
+        rough: bool = False,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Floats:
         """Prices by [row] from the linear program.
 
         Any prices give a bound, so it may stop early: when the bound is within :data:`LP_GAP` of the program's value,
@@ -78,6 +85,8 @@ class Relaxation:
             tighten: share of the intensity capacities that the program may use. Plans waste some of them, and are
                 better guided by the prices that follow; the bound at these is a bound all the same.
             warm: prices of another round to start from.
+            rough: whether it is enough to look at some of the jobs where they are many.
+            stopped: asked now and then; then the best prices so far are returned.
         """
         program = self._program
         if tighten != 1.0:
@@ -86,8 +95,8 @@ class Relaxation:
             program = Program(self.choices, self.rows, program.groups, supply, self.fixed, self.classes.size)
         start = None if warm is None else self.prices_at(warm)
         if len(self.choices) > MANY_CHOICES:
-            return prices_of_many(program, start)
-        return program.best_prices(LP_GAP, start)
+            return prices_of_many(program, start, rough, stopped)
+        return program.best_prices(LP_GAP, start, stopped)
 
     def task_charges(self, prices: Floats, chosen: Ints) -> tuple[Floats, Floats]:
         """What *prices* charge for a worker and for a server of the choices *chosen*, by [choice, level tolerated].

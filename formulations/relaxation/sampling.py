@@ -6,6 +6,7 @@ of all: the bound is off by the square of how far they are. A larger sample then
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -30,15 +31,19 @@ SAMPLE_GAP = 1e-4
 """Relative gap to which the programs over samples are solved: the samples themselves are off by more."""
 
 
-def prices_of_many(program: Program, warm: Floats | None) -> Floats:
+def prices_of_many(program: Program, warm: Floats | None, rough: bool, stopped: Callable[[], bool]) -> Floats:
     """Prices by [row] whose bound is within about a thousandth of the best one.
 
     Args:
         program: over all choices.
         warm: prices to start from; they take the place of the first sample.
+        rough: whether those of the first sample will do.
+        stopped: whether the best so far will do.
     """
-    prices = _sampled(program, FIRST_SAMPLE).best_prices(SAMPLE_GAP) if warm is None else warm
-    found = _sampled(program, SECOND_SAMPLE).best_prices(SAMPLE_GAP, prices)
+    prices = _sampled(program, FIRST_SAMPLE).best_prices(SAMPLE_GAP, stopped=stopped) if warm is None else warm
+    if stopped() or (rough and warm is None):
+        return prices
+    found = _sampled(program, SECOND_SAMPLE).best_prices(SAMPLE_GAP, prices, stopped)
     return min((prices, found), key=lambda each: program.bound(each, program.pricing.reduced(each)[1]))
 
 

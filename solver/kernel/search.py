@@ -78,12 +78,13 @@ class KernelSearch:
 
         self._on_parts(insert)
 
-    def improve(self, left: Callable[[], float], enough: float) -> None:
+    def improve(self, left: Callable[[], float], enough: float, *, threads: int | None = None) -> None:
         """Ruin and recreate, with losses that are accepted ever less (simulated annealing).
 
         Args:
             left: share of the time that is left, 1 to 0; at 0 it is over.
             enough: objective at which to stop.
+            threads: most at a time; by default all.
         """
         running = max(1, int(np.count_nonzero(self._board.option != NONE)))
         while (share := left()) > 0 and self.objective < enough:
@@ -99,23 +100,24 @@ class KernelSearch:
                         part.board, room, rng, menu, part.nodes, AROUND, BATCH, MOST_JOBS, IMPROVING_TRIES, draws, heat
                     )
 
-            self._on_parts(visit)
+            self._on_parts(visit, threads)
 
-    def _on_parts(self, work: Callable[[Part, np.random.Generator, Scratch], None]) -> None:
+    def _on_parts(self, work: Callable[[Part, np.random.Generator, Scratch], None], threads: int | None = None) -> None:
         """Divide the board, let *work* be done on every part, and unite it again."""
+        threads = min(threads or self._threads, self._threads)
         parts = divide(self._board, self._parts_wanted)
         rngs = [np.random.default_rng(seed) for seed in self._seeds.spawn(len(parts))]
         busy = [(part, rng) for part, rng in zip(parts, rngs, strict=True) if len(part.nodes) and len(part.jobs)]
 
         def share(thread: int) -> None:
-            for part, rng in busy[thread :: self._threads]:
+            for part, rng in busy[thread::threads]:
                 work(part, rng, self._scratches[thread])
 
-        if self._threads == 1:
+        if threads == 1:
             share(0)
         else:
-            with ThreadPoolExecutor(self._threads) as pool:
-                list(pool.map(share, range(self._threads)))
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(share, range(threads)))
         unite(self._board, parts)
 
     def _promising(self, jobs: Ints) -> Bools:
