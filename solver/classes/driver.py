@@ -39,7 +39,7 @@ FEW_COLUMNS = 300
 COLUMNS_PER_JOB = (3, 12)
 """Mean number of columns per job in the stages before the last."""
 
-TIME_SHARES = (0.6, 0.7)
+TIME_SHARES = (0.85, 0.8)
 """Most of the time that is left, for each of these stages."""
 
 RELAXATION_SHARE, RELAXATION_ROUNDS = 0.25, 6
@@ -54,7 +54,7 @@ LEAST_DROP = 2e-5
 PACKING_SECONDS = 1.5
 """Most time for one packing."""
 
-COMPLETIONS = 12
+COMPLETIONS = 40
 """Orders in which jobs that a packing left out are tried."""
 
 MOST_PAIRS = 2_000
@@ -250,7 +250,7 @@ class ByClass:
         return frozenset()
 
     def _solve(self, model: ClassMip | ClassCpsat, until: float) -> ClassSolution:
-        task, seconds = self.task, max(0.05, until - time.monotonic() - 2 * PACKING_SECONDS * (self._left() > 8))
+        task, seconds = self.task, max(0.05, until - time.monotonic() - 3 * PACKING_SECONDS * (self._left() > 8))
         gap = GAP_SHARE * task.gap
         if isinstance(model, ClassCpsat):
             return model.solve(time_limit=seconds, gap=gap, workers=task.threads, seed=task.seed, hint=self.plan)
