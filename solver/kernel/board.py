@@ -41,7 +41,6 @@ class Board(NamedTuple):
         capacity: intensity that each level allows, by [node, level].
         tolerated: entries on a node by the level that their options tolerate, by [node, level].
         ceiling: the lowest such level, L − 1 on an empty node.
-        tasks: tasks on each node.
         type: GPU type of each node; −1 where no new tasks may come.
         admitted: whether a selector admits a node, by [selector, node].
         option_start: first option of each job, and their number, by [job + 1]; the options of a job fall by worth.
@@ -65,7 +64,8 @@ class Board(NamedTuple):
         entry_next: next entry of the job, or next free place.
         entry_right, entry_left: neighbours among the entries of the node.
         node_head: first entry of each node.
-        counters: first free place; jobs that count as moved and are not kept; most of them; most tasks on a node.
+        counters: first free place; jobs that count as moved and are not kept; most of them; most tasks of a job on a
+            node.
         quota, quota_used: by [tenant, GPU | CPU | memory].
         kind: row of ``potential`` of each node.
         potential: what is free on a node is worth, by [kind, ceiling, free GPUs, used scarce resource], the latter in
@@ -80,7 +80,6 @@ class Board(NamedTuple):
     capacity: Ints
     tolerated: Ints
     ceiling: Ints
-    tasks: Ints
     type: Ints
     admitted: Bools
     option_start: Ints
@@ -173,7 +172,7 @@ def scratch(board: Board) -> Scratch:
         best=np.zeros((3, nodes + 1), whole),
         mark=np.zeros(nodes, whole),
         hosts=np.zeros(nodes, whole),
-        gpus=np.zeros(int(board.type.max(initial=0)) + 1, whole),
+        gpus=np.zeros(int(max(board.type.max(initial=0), board.option_type.max(initial=0))) + 1, whole),
         jobs=np.zeros(jobs + 1, whole),
         key=np.zeros(jobs + 1),
         taken=np.zeros(jobs, np.bool_),

@@ -112,7 +112,6 @@ def _board(scoring: Scoring, choices: Choices, guide: Prices, option: Ints, star
         capacity=nodes.capacities.astype(whole),
         tolerated=np.zeros((count, levels), whole),
         ceiling=np.full(count, levels - 1),
-        tasks=np.zeros(count, whole),
         type=np.where(nodes.open, nodes.gpu_type, -1).astype(whole),
         admitted=admitted,
         option_start=starts,

@@ -25,7 +25,6 @@ def occupy(b: Board, n: int, demand: Ints, count: int) -> None:
     b.free[n, CPU] -= count * demand[CPU]
     b.free[n, MEMORY] -= count * demand[MEMORY]
     b.load[n] += count * demand[INTENSITY]
-    b.tasks[n] += count
 
 
 @compiled

@@ -16,9 +16,9 @@ TIGHT = 1e-7
 
 
 @compiled
-def room_on(b: Board, n: int, demand: Ints, level: int) -> int:
-    """Tasks of that demand that node *n* can take at *level*."""
-    room = b.counters[MOST_TASKS] - b.tasks[n]
+def room_on(b: Board, s: Scratch, n: int, demand: Ints, level: int) -> int:
+    """Tasks of that demand that node *n* can take at *level*, beside those of the job that it has been given."""
+    room = b.counters[MOST_TASKS] - s.workers[n] - s.servers[n]
     for r in range(3):
         if demand[r] > 0:
             room = min(room, b.free[n, r] // demand[r])
@@ -79,7 +79,7 @@ def whole(b: Board, s: Scratch, j: int, o: int, hosts: Ints, count: int) -> floa
             continue
         ceiling = b.ceiling[n]
         tolerated = min(ceiling, level)
-        if b.load[n] + need[INTENSITY] > b.capacity[n, tolerated] or b.tasks[n] + w + p > b.counters[MOST_TASKS]:
+        if b.load[n] + need[INTENSITY] > b.capacity[n, tolerated] or w + p > b.counters[MOST_TASKS]:
             continue
         cost = cost_on(b, n, ceiling, tolerated, need, 1) + TIGHT * b.free[n, GPU]
         if cost < least:
@@ -115,7 +115,7 @@ def spread(b: Board, s: Scratch, j: int, o: int, hosts: Ints, count: int) -> flo
                 continue
             ceiling = b.ceiling[n]
             tolerated = min(ceiling, level)
-            room = room_on(b, n, demand, tolerated)
+            room = room_on(b, s, n, demand, tolerated)
             if room == 0:
                 continue
             s.room[i] = room
@@ -167,7 +167,7 @@ def fewest(b: Board, s: Scratch, j: int, o: int, hosts: Ints, count: int) -> flo
             for i in range(s.counter[0]):
                 n = s.found[i]
                 tolerated = min(b.ceiling[n], level)
-                here = min(left, room_on(b, n, demand, tolerated))
+                here = min(left, room_on(b, s, n, demand, tolerated))
                 if here > 0:
                     total += cost_on(b, n, tolerated, tolerated, demand, here)
                     occupy(b, n, demand, here)
@@ -186,7 +186,7 @@ def fewest(b: Board, s: Scratch, j: int, o: int, hosts: Ints, count: int) -> flo
                     continue
                 ceiling = b.ceiling[n]
                 tolerated = min(ceiling, level)
-                room = room_on(b, n, demand, tolerated)
+                room = room_on(b, s, n, demand, tolerated)
                 if room >= left:
                     cost = cost_on(b, n, ceiling, tolerated, demand, left) + TIGHT * b.free[n, GPU]
                     if not whole or cost < least:
@@ -226,7 +226,7 @@ def room_for_kept(b: Board, j: int, level: int) -> bool:
             if need > b.free[n, r]:
                 return False
         more = w * worker[INTENSITY] + p * server[INTENSITY]
-        if b.load[n] + more > b.capacity[n, min(b.ceiling[n], level)] or b.tasks[n] + w + p > b.counters[MOST_TASKS]:
+        if b.load[n] + more > b.capacity[n, min(b.ceiling[n], level)] or w + p > b.counters[MOST_TASKS]:
             return False
     if tenant >= 0:
         for r in range(3):
