@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -32,17 +34,22 @@ def compiled(function: Function) -> Function:
 
 @cache
 def directory() -> Path:
-    """Where compiled code of this version is kept: below XDG_CACHE_HOME, or for this process only."""
+    """Where compiled code of this version is kept: below XDG_CACHE_HOME, or for this process and its children only."""
     from importlib.metadata import version
 
     digest = hashlib.sha256(f"{version('numba')} {version('numpy')}".encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    place = Path(home) / "coplace" / f"kernel-{digest.hexdigest()[:16]}"
+    name = f"kernel-{digest.hexdigest()[:16]}"
     try:
+        place = Path(home) / "coplace" / name
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):
             return place
     except OSError:
-        return Path(tempfile.mkdtemp(prefix="coplace-kernel-"))
+        own = tempfile.mkdtemp(prefix="coplace-cache-")
+        atexit.register(shutil.rmtree, own, ignore_errors=True)
+        place = Path(own) / "coplace" / name
+        place.mkdir(mode=0o700, parents=True)
+        return place

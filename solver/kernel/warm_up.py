@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ def wait(stopped: Callable[[], bool]) -> bool:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        env=os.environ | {"XDG_CACHE_HOME": str(directory().parent.parent)},  # which may be for this process only
     )
     while child.poll() is None and not stopped():
         time.sleep(POLL_SECONDS)
