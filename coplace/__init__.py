@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from coplace.instances import write_instance as write_instance
     from coplace.instances.generation import generate as generate
     from coplace.solver import Result as Result
+    from coplace.solver import RoundSolver as RoundSolver
     from coplace.solver import check as check
     from coplace.solver import solve as solve
     from coplace.solver.explain import explain as explain
@@ -37,7 +38,7 @@ _HOME = {
         ("Allocation", "InputError", "Instance", "Job", "Node", "Plan", "parse_instance", "read_instance",
          "write_instance"), "coplace.instances",
     ),
-    **dict.fromkeys(("Result", "check", "solve"), "coplace.solver"),
+    **dict.fromkeys(("Result", "RoundSolver", "check", "solve"), "coplace.solver"),
 }  # fmt: skip
 
 __all__ = ["__version__", *_HOME]

@@ -171,6 +171,13 @@ class Limits:
     def __getitem__(self, gpu_type: int) -> HostLimits:
         return self._by_type.get(gpu_type, self._none)
 
+    @cached_property
+    def fingerprint(self) -> tuple[tuple[int, ...], ...]:
+        """All of these numbers: equal for equal limits."""
+        return tuple(
+            (t, limit.nodes, *limit.free.tolist(), *limit.capacities.tolist()) for t, limit in self._by_type.items()
+        )
+
     def offers(self, types: tuple[int, ...]) -> Offers:
         """The limits of *types*, in that order."""
         found = self._offers.get(types)

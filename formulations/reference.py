@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from coplace.formulations.pressure import levels
 from coplace.formulations.speed import Configurations, SpeedModel
 from coplace.instances.instance import Instance
 from coplace.instances.job import Job
+
+if TYPE_CHECKING:
+    from coplace.formulations.memo import Memo
 
 
 class Reference(NamedTuple):
@@ -29,11 +33,13 @@ class Reference(NamedTuple):
     growth_speeds: tuple[float, ...] = ()
 
 
-def references(instance: Instance, model: SpeedModel) -> list[Reference]:
-    """The reference of every job, in the order of the instance."""
+def references(instance: Instance, model: SpeedModel, memo: Memo | None = None) -> list[Reference]:
+    """The reference of every job, in the order of the instance; *memo* remembers those of earlier rounds."""
     lowest = levels(instance)[0]
     cluster = set(instance.gpu_types)
-    return [_reference(job, cluster, lowest, model) for job in instance.jobs]
+    if memo is None:
+        return [_reference(job, cluster, lowest, model) for job in instance.jobs]
+    return [memo.reference(instance, job, partial(_reference, job, cluster, lowest, model)) for job in instance.jobs]
 
 
 def _reference(job: Job, cluster: set[str], lowest: float, model: SpeedModel) -> Reference:

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from coplace.formulations.hosts import NodeArrays
+from coplace.formulations.memo import Memo
 from coplace.formulations.pressure import levels
 from coplace.formulations.reference import references
 from coplace.formulations.speed import SpeedModel, StatedSpeeds
@@ -32,13 +33,15 @@ class Scoring:
         weights: λ.
         index: job name → position.
         kept: what keep-current keeps, once it has been asked; to be read only.
+        memo: what earlier rounds found out; None without any, and with a model that may look at anything of a job.
     """
 
-    def __init__(self, instance: Instance, model: SpeedModel | None = None) -> None:
+    def __init__(self, instance: Instance, model: SpeedModel | None = None, memo: Memo | None = None) -> None:
         self.instance = instance
         self.model: SpeedModel = model or StatedSpeeds()
+        self.memo = memo if model is None else None
         self.levels = levels(instance)
-        self.references = found = references(instance, self.model)
+        self.references = found = references(instance, self.model, self.memo)
         self.reference_workers = [reference.workers for reference in found]
         self.reference = [reference.speed for reference in found]
         self.weights = [float(weight) for weight in job_weights(instance, found)]

@@ -53,6 +53,24 @@ def _prices(search: Search) -> None:
     price_guided(search)
 
 
+def _classes(search: Search) -> None:
+    from coplace.solver.exact.rung import exact
+
+    exact(search, search.backend, by_class=True)
+
+
+def _neighbourhoods(search: Search) -> None:
+    from coplace.solver.neighbourhoods import improve
+
+    improve(search)
+
+
+def _first_prices(search: Search) -> None:
+    from coplace.solver.price_guided import price_guided
+
+    price_guided(search, SHARE_BEFORE_NEIGHBOURHOODS)
+
+
 def _quick_greedy(search: Search) -> None:
     """Greedy where it is done in a moment: a floor for what follows."""
     if _pairs(search) <= MOST_PAIRS_GREEDY:
@@ -77,12 +95,15 @@ def _pairs(search: Search) -> int:
     return len(search.instance.nodes) * len(search.instance.jobs)
 
 
-MOST_PAIRS_TINY, MOST_PAIRS_EXACT, MOST_PAIRS_GREEDY = 400, 20_000, 20_000
+MOST_PAIRS_TINY, MOST_PAIRS_EXACT, MOST_PAIRS_GREEDY = 400, 2_000, 20_000
 """Nodes × jobs up to which ``auto`` asks the exact formulation at once, up to which it asks it after prices, and up to
-which the greedy method comes first."""
+which the greedy method comes first. Where there are more, the time is spent better by the price-guided rung."""
 
-SHARE_OF_PRICES = 0.6
+SHARE_OF_PRICES = 0.5
 """Share of the time for the price-guided rung where an exact one follows."""
+
+SHARE_BEFORE_NEIGHBOURHOODS = 0.4
+"""The same before exact neighbourhoods."""
 
 _KEEP = ("keep-current", _keep_current)
 _GREEDY = ("greedy", _greedy)
@@ -93,7 +114,7 @@ METHODS: dict[str, Method] = {
     for method in (
         Method(
             "auto",
-            "prices, then cpsat where the size allows: the default",
+            "greedy, prices, and cpsat, as far as the size allows: the default",
             (_KEEP, _QUICK, ("prices", _start), ("cpsat", _finish)),
         ),
         Method(
@@ -104,6 +125,16 @@ METHODS: dict[str, Method] = {
             "prices",
             "a bound from the prices of a linear program, a plan made by them, ruin and recreate",
             (_KEEP, _QUICK, ("prices", _prices)),
+        ),
+        Method(
+            "neighbourhoods",
+            "prices, then parts of the plan solved again exactly, one after the other",
+            (_KEEP, _QUICK, ("prices", _first_prices), ("neighbourhoods", _neighbourhoods)),
+        ),
+        Method(
+            "classes",
+            "a MIP over classes of equal nodes, which are then packed, by HiGHS or --backend",
+            (_KEEP, _GREEDY, ("classes", _classes)),
         ),
         Method("greedy", "grow the job with the largest gain per unit of its dominant resource", (_KEEP, _GREEDY)),
         Method("keep-current", "keep what runs, without the jobs that no longer fit", (_KEEP,)),

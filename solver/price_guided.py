@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coplace.formulations.relaxation import Relaxation, all_choices
+from coplace.formulations.relaxation import PricedRow, Relaxation, all_choices
 from coplace.solver.kernel.warm_up import wait
+from coplace.solver.memory import RoundMemory
 from coplace.solver.search import Search
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ TIGHTEN = 0.85
 REPLAY_LOOKS = 200
 """Looks at the clock after which a replay ends, since its limits must not depend on the clock."""
 
+WARM_SHARE = 0.7
+"""Share of the time that is kept for a better bound and plan, when those of an earlier round are nearly good enough."""
+
 THREADS = 2
 """Parts of a large cluster that are searched at the same time."""
 
@@ -38,41 +42,58 @@ RESERVE = 2.5
 
 
 def price_guided(search: Search, share: float = 1.0) -> None:
-    """Bound the objective and improve the plan, within *share* of the time that is left."""
+    """Bound the objective and improve the plan, within *share* of the time that is left.
+
+    What an earlier round has left saves the linear programs, or most of them, and the plan starts from what runs.
+    """
     until = time.monotonic() + share * search.seconds_left()
     relaxation = Relaxation(all_choices(search.instance, search.scoring))
-    tight = relaxation.best_prices(tighten=TIGHTEN, rough=True, stopped=search.stopped)
+    memory = search.memory or RoundMemory()
+    guiding = relaxation.prices_at(memory.guiding)
+    if not memory.guiding:
+        guiding = relaxation.best_prices(tighten=TIGHTEN, rough=True, stopped=search.stopped)
     if not search.stopped() and not wait(search.stopped):
         search.detail = "the search was still being compiled for this machine, which is done once and takes a minute"
     if search.stopped():
-        _bound(search, relaxation, tight)
+        _bound(search, relaxation, guiding)
         search.cut_short()
         return
-    player = _player(search, relaxation, tight)
-    player.start(search.stopped)
+    player = _player(search, relaxation, guiding)
+    player.start(search.stopped, keep_all=bool(memory.guiding))
     began = time.monotonic()
     search.offer(player.game.plan())
     until -= RESERVE * (time.monotonic() - began)
+    if memory.bounding:
+        _bound(search, relaxation, relaxation.prices_at(memory.bounding))
+        if not search.proven():
+            player.improve(_timed(search, until - WARM_SHARE * (until - time.monotonic())), _enough(search))
+            search.offer(player.game.plan())
+    if not search.proven():
+        _find_bound(search, relaxation, player, memory.bounding or relaxation.priced(guiding), until)
+    if not search.proven():
+        player.improve(_looks(search) if search.replay else _timed(search, until), _enough(search))
+        search.offer(player.game.plan())
+    if not search.proven() and (search.interrupted() or time.monotonic() > until):
+        search.cut_short()
+    memory.guiding, memory.bounding = relaxation.priced(guiding), search.prices or ()
+
+
+def _find_bound(
+    search: Search, relaxation: Relaxation, player: KernelSearch, warm: Iterable[PricedRow], until: float
+) -> None:
+    """Prices with the least bound, and meanwhile a better plan."""
 
     def prices() -> Floats:
-        late = lambda: search.interrupted() or time.monotonic() > until  # noqa: E731
-        return relaxation.best_prices(warm=relaxation.priced(tight), stopped=late)
+        return relaxation.best_prices(warm=warm, stopped=lambda: search.interrupted() or time.monotonic() > until)
 
     if search.replay:
         _bound(search, relaxation, prices())
-    else:
-        # the linear program leaves a core and Python alone for most of the time
-        with ThreadPoolExecutor(1) as pool:
-            found = pool.submit(prices)
-            player.improve(_while(search, until, found), np.inf, threads=1)
-            _bound(search, relaxation, found.result())
-    if not search.proven():
-        assert search.bound is not None or search.reason == "backend_failure"
-        enough = np.inf if search.bound is None else search.bound - search.gap * max(search.bound, 1e-9)
-        player.improve(_looks(search) if search.replay else _timed(search, until), enough, threads=THREADS)
-        search.offer(player.game.plan())
-    if not search.proven():
-        search.cut_short()
+        return
+    # the linear program leaves a core, and Python, alone for most of the time
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(prices)
+        player.improve(_while(search, until, found), np.inf, threads=1)
+        _bound(search, relaxation, found.result())
 
 
 def _player(search: Search, relaxation: Relaxation, prices: Floats) -> KernelSearch:
@@ -83,6 +104,11 @@ def _player(search: Search, relaxation: Relaxation, prices: Floats) -> KernelSea
     return KernelSearch(board, search.seed, threads=1 if search.replay else THREADS)
 
 
+def _enough(search: Search) -> float:
+    """The objective at which the gap asked for is proven."""
+    return np.inf if search.bound is None else search.bound - search.gap * max(search.bound, 1e-9)
+
+
 def _timed(search: Search, until: float) -> Callable[[], float]:
     """Share of the time from now to *until* that is left; none once somebody asks to stop."""
     began = time.monotonic()
@@ -91,8 +117,8 @@ def _timed(search: Search, until: float) -> Callable[[], float]:
 
 
 def _while(search: Search, until: float, found: Future[Floats]) -> Callable[[], float]:
-    """All of the time while something is not found."""
-    return lambda: 0.0 if found.done() or search.interrupted() or time.monotonic() > until else 1.0
+    """Half of the time while something is not found."""
+    return lambda: 0.0 if found.done() or search.interrupted() or time.monotonic() > until else 0.5
 
 
 def _looks(search: Search) -> Callable[[], float]:

@@ -12,6 +12,7 @@ from coplace.formulations.scoring import Scoring
 from coplace.instances.plan import Plan
 from coplace.solver.certificate import certify, gap_to
 from coplace.solver.check import CheckReport, check
+from coplace.solver.memory import RoundMemory
 from coplace.solver.result import Reason
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Search:
         replay: the same plan on every run, whatever the clock says.
         worker: a solver process to use again; None = one of its own for this solve.
         memory_mib: memory limit of a process of its own; None = three quarters of the machine's.
+        memory: what an earlier round has left, if there was one.
         interrupted: whether somebody asked to stop.
         plan, report: the best plan so far and its check.
         found_by: the rung that found it.
@@ -58,6 +60,7 @@ class Search:
         replay: bool = False,
         worker: Worker | None = None,
         memory_mib: int | None = None,
+        memory: RoundMemory | None = None,
     ) -> None:
         self.scoring = scoring
         self.instance = scoring.instance
@@ -67,6 +70,7 @@ class Search:
         self.replay = replay
         self.worker = worker
         self.memory_mib = memory_mib
+        self.memory = memory
         self.interrupted = interrupted
         self.rung = ""
         self.plan = Plan()

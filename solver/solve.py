@@ -14,6 +14,7 @@ from coplace.instances.errors import InputError, Problem
 from coplace.instances.instance import Instance
 from coplace.instances.writing import instance_sha256
 from coplace.solver.certificate import gap_to
+from coplace.solver.memory import RoundMemory
 from coplace.solver.methods import METHODS
 from coplace.solver.pending import pending_jobs
 from coplace.solver.result import Result
@@ -44,6 +45,7 @@ def solve(
     model: SpeedModel | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     progress: Callable[[str, float], None] = lambda rung, objective: None,
+    memory: RoundMemory | None = None,
 ) -> Result:
     """Decide what the cluster runs: counts, profiles and nodes of every job.
 
@@ -60,6 +62,7 @@ def solve(
         model: predicts speeds; by default the forms and tables in the instance are taken as they are.
         interrupted: asked often; returning True ends the solve with the best plan so far.
         progress: told the rung and the objective of the best plan after each rung.
+        memory: what an earlier round has left, to be used and renewed; see :class:`~coplace.solver.RoundSolver`.
 
     Returns:
         A :class:`Result` whose plan has passed :func:`coplace.solver.check`.
@@ -83,7 +86,7 @@ def solve(
     if not gap >= 0:
         raise InputError([Problem("gap", "must not be negative", str(gap))])
     started = time.monotonic()
-    scoring = Scoring(instance, model)
+    scoring = Scoring(instance, model, None if memory is None else memory.jobs)
     search = Search(
         scoring,
         deadline=started + (REPLAY_SECONDS if replay else time_limit),
@@ -94,6 +97,7 @@ def solve(
         replay=replay,
         worker=worker,
         memory_mib=memory_mib,
+        memory=memory,
     )
     for name, rung in METHODS[method].rungs:
         if search.report is not None and search.stopped():

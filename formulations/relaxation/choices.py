@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -165,7 +165,8 @@ def all_choices(instance: Instance, scoring: Scoring | None = None) -> Choices:
             error += fitted.error
             blocks.add_rows(j, _line_rows(fitted.lines))
         elif not entry.must_keep:
-            blocks.add(job_candidates(scoring, scoring.nodes, j, True))
+            find = partial(job_candidates, scoring, scoring.nodes, j, True)
+            blocks.add(find() if scoring.memo is None else scoring.memo.candidates(scoring, j, find))
         if kept:
             blocks.add_rows(j, _kept_rows(instance, job, kept))
         about.append(entry)

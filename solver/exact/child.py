@@ -64,6 +64,10 @@ def _serve(task: Task | Repair, events: BinaryIO) -> Ended:
     try:
         if not isinstance(task, Task):
             return task.run(lambda event: _say(events, event))
+        if task.by_class:
+            from coplace.solver.classes.driver import solve_by_class
+
+            return solve_by_class(task, lambda event: _say(events, event))
         from coplace.solver.exact.staged import Staged
 
         return Staged(task, lambda event: _say(events, event)).run()

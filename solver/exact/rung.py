@@ -13,12 +13,15 @@ from coplace.solver.exact.worker import Worker
 from coplace.solver.search import InfeasiblePlanError, Search
 
 
-def exact(search: Search, backend: str) -> None:
-    """Improve the search's plan by *backend* until its gap is proven or the time is over."""
+def exact(search: Search, backend: str, *, by_class: bool = False) -> None:
+    """Improve the search's plan by *backend* until its gap is proven or the time is over.
+
+    With *by_class* the formulation is that over classes of equal nodes.
+    """
     if search.proven():
         return
     began = time.monotonic()
-    columns = column_set(search.instance, search.scoring)
+    columns = column_set(search.instance, search.scoring, counts="columns" if by_class else "auto")
     took = time.monotonic() - began
     if search.stopped():
         search.cut_short()
@@ -32,6 +35,7 @@ def exact(search: Search, backend: str) -> None:
         gap=search.gap,
         seed=search.seed,
         replay=search.replay,
+        by_class=by_class,
     )
     worker = search.worker or Worker(memory_mib=search.memory_mib)
     try:

@@ -22,9 +22,6 @@ from coplace.instances.plan import Plan
 from coplace.solver.exact.task import Bounded, Ended, Event, Found, Priced, Task
 from coplace.solver.guided import guided
 
-PRICES_ONLY = "prices"
-"""The backend that stops after the bound and the plan that prices give, without an integer solver."""
-
 FEW_COLUMNS = 2_000
 """Columns up to which all are taken at once, whatever prices say of them."""
 
@@ -63,11 +60,9 @@ class Staged:
         prices = relaxation.bound(best)
         self.say(Priced(relaxation.priced(best)))
         self._bounded(prices.bound)
-        if total <= FEW_COLUMNS and self.task.backend != PRICES_ONLY:
+        if total <= FEW_COLUMNS:
             return Ended("done") if self._done() else self._whole(self.task.columns)
         self._found(guided(self.scoring, self.task.columns, prices, lambda: self._left() <= 0))
-        if self.task.backend == PRICES_ONLY:
-            return Ended("done")
         last = -1.0
         for per_job, share in zip(COLUMNS_PER_JOB, TIME_SHARES, strict=True):
             threshold = _threshold(prices, per_job * len(self.task.columns.jobs))

@@ -16,7 +16,7 @@ class Task:
 
     Attributes:
         columns: what to choose from.
-        backend: ``prices`` (no integer solver), ``cpsat``, or a MIP backend such as ``highs``.
+        backend: ``cpsat``, or a MIP backend such as ``highs``.
         incumbent: best plan so far, feasible, and its objective.
         objective: of the incumbent.
         time_limit: seconds.
@@ -25,6 +25,7 @@ class Task:
         threads: of the solver, 1 or 2.
         replay: the same answer on every run: one thread, limits in deterministic time.
         symmetry: break the symmetry between equal nodes and jobs.
+        by_class: formulate over classes of equal nodes, and pack these.
     """
 
     columns: ColumnSet
@@ -37,6 +38,7 @@ class Task:
     threads: int = 2
     replay: bool = False
     symmetry: bool = True
+    by_class: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,13 @@ NODES_PER_PART = 1_000
 HEAT = 0.01
 """Mean loss that is accepted at first, as a share of the mean value of a running job; none in the second half."""
 
+PATIENCE, LEAST_GAIN = 20, 1e-7
+"""Visits without a gain (of such a share of the objective) after which the search gives up; half as many as there were
+before are added."""
+
+STALLED = 3e-4
+"""Gain of a visit to all parts, as a share of the objective, below which losses begin to be accepted."""
+
 
 class KernelSearch:
     """A plan under way on the board of *game*.
@@ -79,7 +86,7 @@ class KernelSearch:
         self._on_parts(insert)
 
     def improve(self, left: Callable[[], float], enough: float, *, threads: int | None = None) -> None:
-        """Ruin and recreate, with losses that are accepted ever less (simulated annealing).
+        """Ruin and recreate; once it gains little, losses are accepted, ever less of them (simulated annealing).
 
         Args:
             left: share of the time that is left, 1 to 0; at 0 it is over.
@@ -87,8 +94,10 @@ class KernelSearch:
             threads: most at a time; by default all.
         """
         running = max(1, int(np.count_nonzero(self._board.option != NONE)))
-        while (share := left()) > 0 and self.objective < enough:
-            temperature = HEAT * self.objective / running * max(0.0, 2 * share - 1)
+        before, stalled = self.objective, False
+        best, visits, last = before, 0, 0
+        while (share := left()) > 0 and before < enough and visits - last < PATIENCE + visits // 2:
+            temperature = HEAT * before / running * max(0.0, 2 * share - 1) if stalled else 0.0
 
             def visit(part: Part, rng: np.random.Generator, room: Scratch, heat: float = temperature) -> None:
                 menu = part.jobs[self._promising(part.jobs)]
@@ -101,6 +110,12 @@ class KernelSearch:
                     )
 
             self._on_parts(visit, threads)
+            after = self.objective
+            stalled = after - before < STALLED * after
+            visits += 1
+            if after > best * (1 + LEAST_GAIN):
+                best, last = after, visits
+            before = after
 
     def _on_parts(self, work: Callable[[Part, np.random.Generator, Scratch], None], threads: int | None = None) -> None:
         """Divide the board, let *work* be done on every part, and unite it again."""
