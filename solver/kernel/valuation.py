@@ -85,6 +85,9 @@ def _typical(
     """By level, what typical tasks take on a node of a type and what prices charge for them: GPUs, units, value."""
     choices = relaxation.choices
     wanted = _wanted(guide)
+    if not len(wanted):
+        none = np.zeros(0, dtype=np.int64)
+        return [(none, none, np.zeros(0))] * relaxation.levels
     worker, server = relaxation.task_charges(prices, wanted)  # by [choice, level]
     of_worker, of_server = task_demands(choices, scarce, wanted)
     gpus = choices.jobs.worker_gpu[choices.job[wanted]]
