@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks [NAME] [--json FILE] [--plots DIR] [--most-nodes N] [--smoke]``."""
+"""The command line: ``python -m benchmarks [NAME] [--json FILE] [--smoke]``, and wishes of single benchmarks."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Draw pictures in this folder (scale).")] = None,
     most_nodes: Annotated[int | None, typer.Option(min=1, help="The largest cluster to run (scale).")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="How many rounds to play (rounds).")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The seed of all that is random (rounds).")] = None,
+    only: Annotated[int | None, typer.Option(min=0, help="Play the chain with this number alone (rounds).")] = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="Tiny sizes and no targets: does it run at all?")] = False,
 ) -> None:
     """List the benchmarks, or run one and say which targets it meets."""
@@ -41,6 +44,7 @@ def main(
     if plots is not None and not plots.is_dir():
         raise _refusal(f"{plots}: no such folder")
     WISHES.plots, WISHES.most_nodes = plots, most_nodes
+    WISHES.count, WISHES.seed, WISHES.only = count, seed, only
     try:
         figures = list(known[name].figures(smoke))
     except MeasurementError as error:
@@ -56,10 +60,11 @@ def main(
 
 def report(benchmark: Benchmark, figures: Iterable[Figure], smoke: bool = False) -> dict[str, Any]:
     """The figures with all that is needed to compare them."""
-    size = "" if WISHES.most_nodes is None else f" --most-nodes {WISHES.most_nodes}"
+    named = {name: getattr(WISHES, name) for name in ("most_nodes", "count", "seed", "only")}
+    wishes = "".join(f" --{name.replace('_', '-')} {value}" for name, value in named.items() if value is not None)
     return {
         "benchmark": benchmark.name,
-        "command": f"python -m benchmarks {benchmark.name}{size}" + (" --smoke" if smoke else ""),
+        "command": f"python -m benchmarks {benchmark.name}{wishes}" + (" --smoke" if smoke else ""),
         "machine": {
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "python": platform.python_version(),

@@ -29,10 +29,16 @@ class Wishes:
     Attributes:
         plots: folder for pictures; None = none.
         most_nodes: largest cluster to run; None = as the benchmark thinks fit.
+        count: how often to repeat what is repeated; None = as the benchmark thinks fit.
+        seed: for what is drawn at random; None = as the benchmark thinks fit.
+        only: of what is drawn the one with this number; None = all.
     """
 
     plots: Path | None = None
     most_nodes: int | None = None
+    count: int | None = None
+    seed: int | None = None
+    only: int | None = None
 
 
 WISHES = Wishes()
