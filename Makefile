@@ -12,7 +12,7 @@ help:  ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s%s\n", $$1, $$2 }' Makefile
 
 demo: .venv/core  ## set up and solve an example of 64 nodes
-	@$(BIN)/coplace solve --method prices instances/examples/openb-64.yaml
+	@$(BIN)/coplace solve --method prices --replay instances/examples/openb-64.yaml
 
 setup: .venv/test  ## set up .venv with all that the tests need
 
