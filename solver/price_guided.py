@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from coplace.formulations.relaxation import PricedRow, Relaxation, all_choices
 from coplace.solver.kernel.warm_up import wait
 from coplace.solver.memory import RoundMemory
+from coplace.solver.relabel import relabel
 from coplace.solver.search import Search
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ WARM_SHARE = 0.7
 THREADS = 2
 """Parts of a large cluster that are searched at the same time."""
 
-RESERVE = 2.5
+RESERVE = 5
 """Time to keep for the end of the solve, as a multiple of what it took to take a plan from the board and check it."""
 
 
@@ -73,6 +74,8 @@ def price_guided(search: Search, share: float = 1.0) -> None:
     if not search.proven():
         player.improve(_looks(search) if search.replay else _timed(search, until), _enough(search))
         search.offer(player.game.plan())
+        if search.report is not None and search.report.moved and not search.stopped():
+            search.offer(relabel(search.scoring, search.plan))
     if not search.proven() and (search.interrupted() or time.monotonic() > until):
         search.cut_short()
     memory.guiding, memory.bounding = relaxation.priced(guiding), search.prices or ()
