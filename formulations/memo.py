@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coplace.formulations.reference import Reference
+from coplace.formulations.speed.forms import Form
 from coplace.instances.instance import Instance
 from coplace.instances.job import Job
 
@@ -23,6 +24,8 @@ Key = tuple[Any, ...]
 class _Known:
     """What is known of a job, and for what key it holds."""
 
+    form_key: Key | None = None
+    form: Form | None = None
     reference_key: Key | None = None
     reference: Reference | None = None
     candidates_key: Key | None = None
@@ -30,7 +33,7 @@ class _Known:
 
 
 class Memo:
-    """Reference speeds and candidate columns of jobs by name, for the speeds that jobs state themselves.
+    """Speed forms, reference speeds and candidate columns of jobs by name, for the speeds that jobs state themselves.
 
     What is handed out is what would be computed: keys hold everything that it depends on. Jobs that a round does not
     ask for are forgotten by :meth:`forget_others`.
@@ -38,6 +41,14 @@ class Memo:
 
     def __init__(self) -> None:
         self._jobs: dict[str, _Known] = {}
+
+    def form(self, job: Job, compute: Callable[[], Form]) -> Form:
+        """The speed form of *job*."""
+        known = self._jobs.setdefault(job.name, _Known())
+        key = _own(job)
+        if known.form is None or known.form_key != key:
+            known.form_key, known.form = key, compute()
+        return known.form
 
     def reference(self, instance: Instance, job: Job, compute: Callable[[], Reference]) -> Reference:
         """The reference of *job*."""

@@ -38,8 +38,8 @@ class Scoring:
 
     def __init__(self, instance: Instance, model: SpeedModel | None = None, memo: Memo | None = None) -> None:
         self.instance = instance
-        self.model: SpeedModel = model or StatedSpeeds()
         self.memo = memo if model is None else None
+        self.model: SpeedModel = model or StatedSpeeds(self.memo)
         self.levels = levels(instance)
         self.references = found = references(instance, self.model, self.memo)
         self.reference_workers = [reference.workers for reference in found]

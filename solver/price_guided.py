@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coplace.formulations.relaxation import PricedRow, Relaxation, all_choices
+from coplace.formulations.relaxation import PricedRow, Prices, Relaxation, all_choices
 from coplace.solver.kernel.warm_up import wait
 from coplace.solver.memory import RoundMemory
 from coplace.solver.relabel import relabel
@@ -31,6 +31,9 @@ TIGHTEN = 0.85
 
 REPLAY_LOOKS = 200
 """Looks at the clock after which a replay ends, since its limits must not depend on the clock."""
+
+MUCH_GOES_ON = 0.7
+"""Share of the bound from which on what runs already is taken for the first plan as it is: moving it costs restarts."""
 
 WARM_SHARE = 0.7
 """Share of the time that is kept for a better bound and plan, when those of an earlier round are nearly good enough."""
@@ -53,14 +56,17 @@ def price_guided(search: Search, share: float = 1.0) -> None:
     guiding = relaxation.prices_at(memory.guiding)
     if not memory.guiding:
         guiding = relaxation.best_prices(tighten=TIGHTEN, rough=True, stopped=search.stopped)
-    if not search.stopped() and not wait(search.stopped):
-        search.detail = "the search was still being compiled for this machine, which is done once and takes a minute"
-    if search.stopped():
+    ready = wait(lambda: search.stopped() or time.monotonic() > until)
+    if not ready or search.stopped():
+        if not ready:
+            search.detail = "the search was still being compiled for this machine, which is done once and takes a minute"
         _bound(search, relaxation, guiding)
         search.cut_short()
         return
-    player = _player(search, relaxation, guiding)
-    player.start(search.stopped, keep_all=bool(memory.guiding))
+    guide = relaxation.bound(guiding)
+    player = _player(search, relaxation, guiding, guide)
+    going_on = search.objective >= MUCH_GOES_ON * guide.bound
+    player.start(search.stopped, keep_all=going_on)
     began = time.monotonic()
     search.offer(player.game.plan())
     until -= RESERVE * (time.monotonic() - began)
@@ -99,11 +105,11 @@ def _find_bound(
         _bound(search, relaxation, found.result())
 
 
-def _player(search: Search, relaxation: Relaxation, prices: Floats) -> KernelSearch:
+def _player(search: Search, relaxation: Relaxation, prices: Floats, guide: Prices) -> KernelSearch:
     from coplace.solver.kernel.build import game  # which needs numba, whose import takes a while
     from coplace.solver.kernel.search import KernelSearch
 
-    board = game(search.scoring, relaxation, prices, relaxation.bound(prices))
+    board = game(search.scoring, relaxation, prices, guide)
     return KernelSearch(board, search.seed, threads=1 if search.replay else THREADS)
 
 
