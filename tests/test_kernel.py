@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coplace.formulations import columns as columns_module
 from coplace.formulations.keep import displaced, keep_current
 from coplace.formulations.scoring import Scoring
 from coplace.instances import Instance, Quota, Resources, SiteRules
@@ -84,6 +85,27 @@ def test_it_is_sound_in_parts_and_with_threads(family: str, threads: int, monkey
         monkeypatch.setattr(search_module, "BATCH", 20)
         for pressure, moves in ((True, True), (False, True), (True, False)):
             played(generated(family, 12, 30, 5, pressure, moves), threads=threads)
+
+
+@pytest.mark.parametrize("size", [FEW_NODES, 1000])
+def test_it_is_sound_where_it_looks_only_around_what_it_takes_away(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_module, "NODES_PER_PART", size)
+    monkeypatch.setattr(search_module, "AROUND", 1)
+    for family in FAMILIES:
+        played(damaged(generated(family, 12, 30, 6)))
+    for seed in range(20):
+        played(wide_instance(seed), rounds=3)
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_it_is_sound_where_jobs_have_lines_in_place_of_columns(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns_module, "MOST_CELLS", 0)
+    monkeypatch.setattr(columns_module, "MANY_COUNTS", 2)
+    lines = 0
+    for seed in range(chunk * 30, (chunk + 1) * 30):
+        search = played(wide_instance(seed), rounds=3)
+        lines += int(np.count_nonzero(search.game.choices.line >= 0))
+    assert lines > 100
 
 
 RULES: list[dict[str, Any]] = [

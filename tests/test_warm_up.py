@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from coplace.solver.kernel.compiled import directory
+from coplace.solver.kernel.warm_up import warm_up
 
 PLAIN = {"NUMBA_DISABLE_JIT": "1"}
 
@@ -43,6 +44,7 @@ print(result.detail)
 
 HOMELESS = """
 from coplace.solver.kernel.compiled import directory
+from coplace.solver.kernel.warm_up import warm_up
 from coplace.solver.kernel.warm_up import ready, wait
 print(directory().parent.parent)
 assert not ready()
@@ -91,3 +93,30 @@ def test_where_the_cache_cannot_be_written_a_process_has_its_own(tmp_path: Path)
     assert place != home
     assert not place.exists()
     assert home.read_text(encoding="utf-8") == "no folder"
+
+
+SEVERAL = """
+import sys
+import numba
+from coplace.instances.generation import FAMILIES, generate
+from coplace.solver import solve
+from tests.oracle.tiny import wide_instance
+problems = [wide_instance(seed) for seed in range(12)]
+for pressure in (True, False):
+    problems += [generate(family, nodes=40, jobs=60, seed=1, pressure=pressure) for family in FAMILIES]
+for problem in problems:
+    solve(problem, method="prices", time_limit=0.5)
+for name in [name for name in sys.modules if name.startswith("coplace.solver.kernel")]:
+    for function in vars(sys.modules[name]).values():
+        if isinstance(function, numba.core.dispatcher.Dispatcher) and function.stats.cache_misses:
+            print(name, function.__name__, list(function.stats.cache_misses))
+print("done")
+"""
+
+
+def test_no_solve_compiles_what_was_not_compiled_before() -> None:
+    """It would be for other types of the arguments, and take far more than the time that the solve has."""
+    root = str(Path(__file__).parent.parent)
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    warm_up()
+    assert output(started(SEVERAL, Path(home), PYTHONPATH=root)) == "done\n"
