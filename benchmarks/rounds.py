@@ -31,7 +31,9 @@ LATE = 1.0
 MOST_ROUNDS = 6
 """Rounds of a chain."""
 
-METHODS = {"auto": 30, "prices": 35, "greedy": 12, "keep-current": 8, "cpsat": 9, "mip": 6}
+METHODS = {
+    "auto": 30, "prices": 30, "greedy": 10, "keep-current": 7, "cpsat": 7, "mip": 5, "neighbourhoods": 6, "classes": 5
+}  # fmt: skip
 """How often each method is drawn, in percent."""
 
 FEW_PAIRS = 3_000
@@ -92,12 +94,18 @@ def rounds(smoke: bool) -> Iterable[Figure]:
 
 
 def play(seed: int, count: int, *, only: int | None = None, longest: float = LONGEST) -> Played:
-    """Play chains until *count* rounds are over, or one chain alone; says on standard error what goes wrong."""
+    """Play chains until *count* rounds are over or Ctrl-C is pressed, or one chain alone.
+
+    What goes wrong is said on standard error at once.
+    """
     seen = Played()
     chain = 0 if only is None else only
     while seen.rounds < count:
         said = len(seen.wrong)
-        _chain(seen, seed, chain, longest, count)
+        try:
+            _chain(seen, seed, chain, longest, count)
+        except KeyboardInterrupt:
+            count = seen.rounds
         for each in seen.wrong[said:]:
             print(each, file=sys.stderr, flush=True)
         if only is not None:
@@ -152,7 +160,7 @@ def _round(
     method = draw.choices(list(METHODS), weights=list(METHODS.values()))[0]
     fault = draw.choice(FAULTS) if again is None and draw.random() < 0.3 else None
     if fault is not None and draw.random() < 0.7:
-        method = draw.choice(("auto", "cpsat", "mip"))
+        method = draw.choice(("auto", "cpsat", "mip", "neighbourhoods", "classes"))
     end = draw.uniform(0, 2 * limit) if draw.random() < 0.05 else math.inf
     about = f"{instance.name}, {len(instance.nodes)} nodes, {len(instance.jobs)} jobs, {method}, {limit:.2f} s"
     about += f", fault {fault}" if fault else ""
