@@ -24,7 +24,7 @@ DOCS = [
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
     if path.name != "how-to-add-a-constraint.md"  # code for several files, run by test_how_to.py
 ]
-DEMO = "coplace solve --method prices instances/examples/openb-64.yaml"
+DEMO = "coplace solve --method prices --replay instances/examples/openb-64.yaml"
 RUN_CLI = "import sys; from coplace.cli.main import main; sys.exit(main())"
 
 
