@@ -19,10 +19,13 @@ from coplace.instances.generation import FAMILIES
 from coplace.solver import check, solve
 from coplace.solver.kernel import search as search_module
 from coplace.solver.kernel.board import CHANGED, KEPT, MOST_CHANGED, NONE, scratch
+from coplace.solver.kernel.insertion import construct
 from coplace.solver.kernel.menu import most_worth
 from coplace.solver.kernel.moves import forget, put, put_kept, take
+from coplace.solver.kernel.parts import divide, entries_of, unite
 from coplace.solver.kernel.placing import place
 from coplace.solver.kernel.potential import by_ceiling, fill
+from coplace.solver.kernel.ruin import improve
 from tests.boards import assert_clean, assert_sound, board_game, can_be_placed, generated, looks, player, rooms_of
 from tests.building import instance, node, ps_job, ring_job
 from tests.oracle.enumerate import best_plan
@@ -142,6 +145,31 @@ def test_jobs_for_types_whose_nodes_are_all_closed_wait() -> None:
     jobs = [ps_job("j"), ps_job("k", speed=both), ps_job("l", speed=both, gpu_types=["v100"])]
     search = played(instance(nodes, jobs))
     assert set(search.game.plan().allocations) == {"j", "k"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_part_touches_nothing_of_another(family: str) -> None:
+    """What two threads wrote at once would be wrong now and then."""
+    search = player(generated(family, 12, 40, 4))
+    board, room, rng = search.game.board, scratch(search.game.board), np.random.default_rng(0)
+    by_node = (board.free, board.load, board.tolerated, board.ceiling, board.node_head)
+    by_job = (board.option, board.level, board.value, board.head)
+    for count in (2, 3, 5):
+        parts = divide(board, count)
+        for number, part in enumerate(parts):
+            elsewhere, others = board.part != number, np.ones(len(board.option), dtype=bool)
+            others[part.jobs] = False
+            before = [each[elsewhere].copy() for each in by_node] + [each[others].copy() for each in by_job]
+            jobs = part.jobs[np.argsort(-np.diff(board.kept_start)[part.jobs])]  # those on many nodes come first
+            for tries in (0, 40):  # what runs or nothing, then anything
+                construct(part.board, room, rng, jobs, part.nodes, len(part.nodes), tries, False)
+            improve(part.board, room, rng, part.jobs, part.nodes, 1, 200, 8, 8, 2, 0.1)
+            after = [each[elsewhere] for each in by_node] + [each[others] for each in by_job]
+            assert all((now == then).all() for now, then in zip(after, before, strict=True))
+            for j in part.jobs.tolist():
+                assert all(board.part[board.entry_node[e]] == number for e in entries_of(board, j))
+        unite(board, parts)
+        assert_sound(search)
 
 
 # --- the same again, never worse, within the rules at every look ----------------------------------------------------
