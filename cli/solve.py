@@ -24,9 +24,11 @@ def solve(
     gap: Annotated[float, typer.Option(metavar="SHARE", help="Relative gap at which a proven plan is good enough.")] = (
         1e-4
     ),
-    seed: Annotated[int, typer.Option(help="The same seed gives the same plan.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the random numbers; with --replay the same one gives the same plan.")
+    ] = 0,
     backend: Annotated[
-        str, typer.Option(help="Solver of the method mip: highs, cbc, scip, gurobi or cplex.")
+        str, typer.Option(help="Solver of the methods mip and classes: highs, cbc, scip, gurobi or cplex.")
     ] = "highs",
     replay: Annotated[
         bool, typer.Option("--replay", help="The same plan on every run, whatever the clock says; slower.")

@@ -78,11 +78,18 @@ def _quick_greedy(search: Search) -> None:
 
 
 def _start(search: Search) -> None:
-    """The price-guided rung, with time left for the exact one where the instance is small enough for that."""
+    """The price-guided rung, with time left for the exact one where the instance is small enough for that.
+
+    Where there is no time for it either, the greedy method does what it can.
+    """
     from coplace.solver.price_guided import price_guided
 
-    if _pairs(search) > MOST_PAIRS_TINY:
-        price_guided(search, SHARE_OF_PRICES if _pairs(search) <= MOST_PAIRS_EXACT else 1.0)
+    pairs = _pairs(search)
+    if pairs <= MOST_PAIRS_TINY:
+        return
+    begun = price_guided(search, SHARE_OF_PRICES if pairs <= MOST_PAIRS_EXACT else 1.0)
+    if not begun and pairs > MOST_PAIRS_GREEDY and not search.stopped():
+        _greedy(search)
 
 
 def _finish(search: Search) -> None:

@@ -35,6 +35,12 @@ REPLAY_LOOKS = 200
 MUCH_GOES_ON = 0.7
 """Share of the bound from which on what runs already is taken for the first plan as it is: moving it costs restarts."""
 
+STALE = 1.02
+"""How far the bound of guiding prices may lie above the best bound before they are found anew in the next round."""
+
+SECONDS_PER_JOB = 1e-3
+"""Time that making the columns of a job takes at most: with less time left the rung does not begin."""
+
 WARM_SHARE = 0.7
 """Share of the time that is kept for a better bound and plan, when those of an earlier round are nearly good enough."""
 
@@ -45,11 +51,17 @@ RESERVE = 5
 """Time to keep for the end of the solve, as a multiple of what it took to take a plan from the board and check it."""
 
 
-def price_guided(search: Search, share: float = 1.0) -> None:
+def price_guided(search: Search, share: float = 1.0) -> bool:
     """Bound the objective and improve the plan, within *share* of the time that is left.
 
     What an earlier round has left saves the linear programs, or most of them, and the plan starts from what runs.
+
+    Returns:
+        Whether there was time for it.
     """
+    if search.seconds_left() < SECONDS_PER_JOB * len(search.instance.jobs):
+        search.cut_short()
+        return False
     until = time.monotonic() + share * search.seconds_left()
     relaxation = Relaxation(all_choices(search.instance, search.scoring))
     memory = search.memory or RoundMemory()
@@ -59,13 +71,13 @@ def price_guided(search: Search, share: float = 1.0) -> None:
     ready = wait(lambda: search.stopped() or time.monotonic() > until)
     if not ready or search.stopped():
         if not ready:
-            search.detail = "the search was still being compiled for this machine, which is done once and takes a minute"
+            search.detail = "the search is not compiled for this machine; python -m coplace.solver.kernel does it, once"
         _bound(search, relaxation, guiding)
         search.cut_short()
-        return
+        return False
     guide = relaxation.bound(guiding)
     player = _player(search, relaxation, guiding, guide)
-    going_on = search.objective >= MUCH_GOES_ON * guide.bound
+    going_on = search.standing >= MUCH_GOES_ON * guide.bound
     player.start(search.stopped, keep_all=going_on)
     began = time.monotonic()
     search.offer(player.game.plan())
@@ -84,7 +96,9 @@ def price_guided(search: Search, share: float = 1.0) -> None:
             search.offer(relabel(search.scoring, search.plan))
     if not search.proven() and (search.interrupted() or time.monotonic() > until):
         search.cut_short()
-    memory.guiding, memory.bounding = relaxation.priced(guiding), search.prices or ()
+    fresh = guide.bound <= STALE * (search.bound or np.inf)
+    memory.guiding, memory.bounding = relaxation.priced(guiding) if fresh else (), search.prices or ()
+    return True
 
 
 def _find_bound(

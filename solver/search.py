@@ -41,7 +41,8 @@ class Search:
         memory: what an earlier round has left, if there was one.
         interrupted: whether somebody asked to stop.
         plan, report: the best plan so far and its check.
-        found_by: the rung that found it.
+        standing: objective of the first plan, which keeps what runs.
+        found_by: the rung that found the best plan.
         bound: upper bound on the objective of every plan, None if unknown.
         prices: prices whose bound is the lowest certified one, by rows with a price above 0; None if there are none.
         certified_bound: that bound.
@@ -75,6 +76,7 @@ class Search:
         self.rung = ""
         self.plan = Plan()
         self.report: CheckReport | None = None
+        self.standing = 0.0
         self.found_by = ""
         self.bound: float | None = None
         self.prices: tuple[PricedRow, ...] | None = None
@@ -105,12 +107,18 @@ class Search:
         self.reason, self.detail, self.bound = "backend_failure", words, None
 
     def offer(self, plan: Plan) -> None:
-        """Take *plan* if it is better than the best so far; raises :class:`InfeasiblePlanError` if it breaks a rule."""
+        """Take *plan* if it is worth more than the best so far, or as much with fewer moves.
+
+        Raises:
+            InfeasiblePlanError: it breaks a rule.
+        """
         report = check(self.instance, plan, self.scoring)
         if not report.feasible:
             broken = "; ".join(str(violation) for violation in report.violations[:5])
             raise InfeasiblePlanError(f"{self.rung} made an infeasible plan: {broken}")
-        if self.report is None or report.objective > self.report.objective:
+        if self.report is None:
+            self.standing = report.objective
+        if self.report is None or _better(report, self.report):
             self.plan, self.report, self.found_by = plan, report, self.rung
             if self.certified_bound is not None and not self._holds(self.certified_bound):
                 self.distrust(f"{self.rung}: a plan exceeds the bound {self.certified_bound:.9g} that prices give")
@@ -159,3 +167,7 @@ class Search:
 
     def _holds(self, bound: float) -> bool:
         return bound >= self.objective - BOUND_TOLERANCE * max(1e-9, abs(self.objective))
+
+
+def _better(report: CheckReport, than: CheckReport) -> bool:
+    return (report.objective, -len(report.moved)) > (than.objective, -len(than.moved))

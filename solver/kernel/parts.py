@@ -28,13 +28,15 @@ class Part:
     jobs: Ints
 
 
-def divide(board: Board, count: int) -> list[Part]:
+def divide(board: Board, count: int, shift: float = 0.0) -> list[Part]:
     """*count* parts with like nodes and jobs; what is left of quotas and of the move budget is shared out.
+
+    *shift* moves the borders by such a share of a part: jobs that run across them can be in a part another time.
 
     Nodes of a type that follow each other stay together, since jobs tend to run on neighbours. Jobs that run on nodes
     of several parts are in none, and stay where they are until the parts are united.
     """
-    board.part[:] = _parts_of_nodes(board, count)
+    board.part[:] = _parts_of_nodes(board, count, shift)
     of_job = _parts_of_jobs(board, count)
     parts = []
     used = [_quota_used(board, np.flatnonzero(of_job == p)) for p in range(count)]
@@ -67,11 +69,12 @@ def unite(board: Board, parts: list[Part]) -> None:
     board.part[:] = 0
 
 
-def _parts_of_nodes(board: Board, count: int) -> Ints:
+def _parts_of_nodes(board: Board, count: int, shift: float) -> Ints:
     part = np.zeros(len(board.load), dtype=np.int64)
     for t in np.unique(board.type).tolist():
         alike = np.flatnonzero(board.type == t)
-        part[alike] = np.arange(len(alike)) * count // len(alike)
+        place = (np.arange(len(alike)) + int(shift * len(alike) / count)) % len(alike)
+        part[alike] = place * count // len(alike)
     return part
 
 

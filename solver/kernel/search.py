@@ -58,6 +58,7 @@ class KernelSearch:
         nodes = int(np.count_nonzero(board.type >= 0))
         self._parts_wanted = max(1, nodes // NODES_PER_PART)
         self._threads = min(threads, self._parts_wanted)
+        self._divided = 0
         self._seeds = np.random.SeedSequence(seed)
         self._scratches = [scratch(board) for _ in range(self._threads)]
 
@@ -94,12 +95,17 @@ class KernelSearch:
             threads: most at a time; by default all.
         """
         running = max(1, int(np.count_nonzero(self._board.option != NONE)))
-        before, stalled = self.objective, False
-        best, visits, last = before, 0, 0
-        while (share := left()) > 0 and before < enough and visits - last < PATIENCE + visits // 2:
-            temperature = HEAT * before / running * max(0.0, 2 * share - 1) if stalled else 0.0
+        before = best = self.objective
+        visits = last = 0
+        stalled = cold = False
+        while (share := left()) > 0 and before < enough:
+            if visits - last >= PATIENCE + visits // 2:
+                if cold or best == before:
+                    break
+                cold, last = True, visits  # what heat has lost is to be won back
+            heat = HEAT * before / running * max(0.0, 2 * share - 1) if stalled and not cold else 0.0
 
-            def visit(part: Part, rng: np.random.Generator, room: Scratch, heat: float = temperature) -> None:
+            def visit(part: Part, rng: np.random.Generator, room: Scratch, heat: float = heat) -> None:
                 menu = part.jobs[self._promising(part.jobs)]
                 draws = min(MOST_DRAWS, 1 + len(part.nodes) // NODES_PER_DRAW)
                 for _ in range(BATCHES_PER_VISIT):
@@ -120,7 +126,8 @@ class KernelSearch:
     def _on_parts(self, work: Callable[[Part, np.random.Generator, Scratch], None], threads: int | None = None) -> None:
         """Divide the board, let *work* be done on every part, and unite it again."""
         threads = min(threads or self._threads, self._threads)
-        parts = divide(self._board, self._parts_wanted)
+        parts = divide(self._board, self._parts_wanted, self._divided % 2 / 2)
+        self._divided += 1
         rngs = [np.random.default_rng(seed) for seed in self._seeds.spawn(len(parts))]
         busy = [(part, rng) for part, rng in zip(parts, rngs, strict=True) if len(part.nodes) and len(part.jobs)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from coplace.solver.kernel.compiled import directory
 
-POLL_SECONDS = 0.05
+POLL_SECONDS, DAYS_KEPT = 0.05, 30
 
 
 def ready() -> bool:
@@ -59,6 +60,15 @@ def warm_up() -> None:
         looks = iter((1.0, 1.0, 0.0))
         search.improve(lambda: next(looks, 0.0), float("inf"))
         _done().touch()
+        _forget_old()
+
+
+def _forget_old() -> None:
+    """Remove what other versions left that nobody has touched for long."""
+    long_ago = time.time() - DAYS_KEPT * 86400
+    for other in directory().parent.glob("kernel-*"):
+        if other != directory() and other.stat().st_mtime < long_ago:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def _done() -> Path:
