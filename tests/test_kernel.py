@@ -154,8 +154,8 @@ def test_a_part_touches_nothing_of_another(family: str) -> None:
     board, room, rng = search.game.board, scratch(search.game.board), np.random.default_rng(0)
     by_node = (board.free, board.load, board.tolerated, board.ceiling, board.node_head)
     by_job = (board.option, board.level, board.value, board.head)
-    for count in (2, 3, 5):
-        parts = divide(board, count)
+    for count, shift in ((2, 0.0), (3, 0.5), (5, 0.25)):
+        parts = divide(board, count, shift)
         for number, part in enumerate(parts):
             elsewhere, others = board.part != number, np.ones(len(board.option), dtype=bool)
             others[part.jobs] = False

@@ -81,7 +81,7 @@ def test_a_solve_whose_time_is_over_before_it_is_compiled_says_so(tmp_path: Path
     place.mkdir(parents=True)
     with (place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert "still being compiled" in output(started(SOLVED, tmp_path))
+        assert "compiled for this machine" in output(started(SOLVED, tmp_path))
         (place / "done").touch()  # so that the process that waits for the lock has nothing to do
 
 
