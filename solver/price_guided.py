@@ -47,7 +47,7 @@ WARM_SHARE = 0.7
 THREADS = 2
 """Parts of a large cluster that are searched at the same time."""
 
-RESERVE = 5
+RESERVE = 6
 """Time to keep for the end of the solve, as a multiple of what it took to take a plan from the board and check it."""
 
 

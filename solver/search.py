@@ -98,6 +98,11 @@ class Search:
         """Whether the time is over or somebody asked to stop."""
         return self.interrupted() or time.monotonic() >= self._deadline
 
+    def go_on(self) -> None:
+        """Note that another rung uses the time that an earlier one was not given."""
+        if self.reason == "time":
+            self.reason = "finished"
+
     def cut_short(self) -> None:
         """Note that a rung had to stop before its end."""
         self.reason = "interrupted" if self.interrupted() else "time"

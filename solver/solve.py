@@ -103,8 +103,6 @@ def solve(
         if search.report is not None and search.stopped():
             search.cut_short()
             break
-        if search.reason == "time":  # of the share of an earlier rung
-            search.reason = "finished"
         search.rung = name
         rung(search)
         assert search.report is not None

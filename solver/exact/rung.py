@@ -20,6 +20,7 @@ def exact(search: Search, backend: str, *, by_class: bool = False) -> None:
     """
     if search.proven():
         return
+    search.go_on()
     began = time.monotonic()
     columns = column_set(search.instance, search.scoring, counts="columns" if by_class else "auto")
     took = time.monotonic() - began

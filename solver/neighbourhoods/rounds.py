@@ -83,6 +83,7 @@ def improve(
     """
     if search.report is None or search.proven():
         return
+    search.go_on()
     columns = columns or column_set(search.instance, search.scoring)
     worker = search.worker or Worker(memory_mib=search.memory_mib)
     try:
