@@ -91,14 +91,19 @@ class Program:
         return prices
 
     def _first_choices(self) -> Bools:
-        """Kept choices, and the most valuable column or line of each job by type and worker count."""
+        """Kept choices, and the most valuable column or line of each job by type and worker count: 1, 2, 4, 8, …
+
+        Others join where they are worth it.
+        """
         choices = self.choices
         order = np.lexsort((-choices.value, choices.workers, choices.gpu_type, choices.job))
         key = np.stack([choices.job[order], choices.gpu_type[order], choices.workers[order]])
         first = np.ones(len(order), dtype=bool)
         first[1:] = (key[:, 1:] != key[:, :-1]).any(axis=0)
+        start = order[first]
+        w = choices.workers[start]
         active = choices.kept.copy()
-        active[order[first]] = True
+        active[start[w & (w - 1) == 0]] = True
         return np.asarray(active)
 
     def _near(self, prices: Floats) -> Bools:
