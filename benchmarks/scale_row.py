@@ -9,7 +9,7 @@ import json
 import resource
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -179,8 +179,15 @@ def counts_only(nodes: int, jobs: int) -> Instance:
 # --- a second round -------------------------------------------------------------------------------------------------
 
 
+MORE_THAN_REACHED = 1.1
+"""Gap that the second round is asked for, over that of the first."""
+
+
 def _again(spec: Spec) -> Outcome:
-    """A round, then the next after 1 % of the jobs have gone and as many have come: from what is known, and cold."""
+    """A round, then the next after 1 % of the jobs have gone and as many have come: from what is known, and cold.
+
+    Both are asked for a gap that the first round has shown to be within reach.
+    """
     import coplace.solver
 
     instance = _generated(spec)
@@ -188,10 +195,11 @@ def _again(spec: Spec) -> Outcome:
     with rounds:
         first = rounds.solve(instance, time_limit=spec.limit, gap=spec.gap)
         after = next_round(instance, first, spec.family, share=0.01)
+        gap = max(spec.gap, MORE_THAN_REACHED * (first.gap or 0.0))
         begin = time.perf_counter()
-        warm = rounds.solve(after, time_limit=spec.limit, gap=spec.gap)
+        warm = rounds.solve(after, time_limit=spec.limit, gap=gap)
         seconds = time.perf_counter() - begin
-    cold, outcome = _solved(after, spec)
+    cold, outcome = _solved(after, replace(spec, gap=gap))
     return Outcome(
         seconds,
         warm.objective,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from coplace.formulations.relaxation.rows import PricedRow
 from coplace.instances.plan import Plan
+from coplace.solver.environment import child_environment
 from coplace.solver.exact.task import Bounded, Ended, Event, Found, Priced, Task
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
-                env=_environment(),
+                env=child_environment(),
             )
             assert self._process.stdin is not None
             os.set_blocking(self._process.stdin.fileno(), False)
@@ -224,10 +225,3 @@ def _signal_name(number: int) -> str:
 def default_memory_mib() -> int:
     """Three quarters of the machine's memory in MiB."""
     return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.75) >> 20
-
-
-def _environment() -> dict[str, str]:
-    """The child imports the very package that runs here, wherever the parent was started."""
-    root = os.path.dirname(os.path.dirname(os.path.abspath(sys.modules["coplace"].__file__ or "")))
-    path = os.environ.get("PYTHONPATH")
-    return os.environ | {"PYTHONPATH": root if not path else f"{root}{os.pathsep}{path}"}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from coplace.solver.environment import child_environment
 from coplace.solver.kernel.compiled import directory
 
 POLL_SECONDS, DAYS_KEPT = 0.05, 30
+"""Time between two looks at the compiling process; days after which what other versions compiled is removed."""
 
 
 def ready() -> bool:
@@ -31,7 +33,8 @@ def wait(stopped: Callable[[], bool]) -> bool:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        env=os.environ | {"XDG_CACHE_HOME": str(directory().parent.parent)},  # which may be for this process only
+        env=child_environment()
+        | {"XDG_CACHE_HOME": str(directory().parent.parent)},  # which may be for this process only
     )
     while child.poll() is None and not stopped():
         time.sleep(POLL_SECONDS)
@@ -67,8 +70,9 @@ def _forget_old() -> None:
     """Remove what other versions left that nobody has touched for long."""
     long_ago = time.time() - DAYS_KEPT * 86400
     for other in directory().parent.glob("kernel-*"):
-        if other != directory() and other.stat().st_mtime < long_ago:
-            shutil.rmtree(other, ignore_errors=True)
+        with suppress(FileNotFoundError):  # another process may be at it
+            if other != directory() and other.stat().st_mtime < long_ago:
+                shutil.rmtree(other, ignore_errors=True)
 
 
 def _done() -> Path:
