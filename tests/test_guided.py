@@ -197,7 +197,7 @@ def test_it_gives_the_same_plan_again() -> None:
 def test_the_method_that_uses_it_is_no_worse_than_greedy_and_has_a_bound() -> None:
     for family in FAMILIES:
         instance = generated(family, 16, 40, 3, True, True)
-        result = solve(instance, method="prices", time_limit=60)
+        result = solve(instance, method="prices", replay=True)
         assert check(instance, result.plan).feasible
         assert result.objective >= greedy(instance).objective
         assert result.bound is not None

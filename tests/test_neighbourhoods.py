@@ -310,15 +310,14 @@ def test_no_round_makes_a_plan_worse(backend: str, accept: object) -> None:
             assert check(instance, search.plan).feasible
 
 
-def test_after_prices_it_improves_their_plan() -> None:
-    """As a rung: it is called with the search, after the one that leaves a bound and a plan."""
-    start = solve(generated(), method="prices", time_limit=60)
-    assert start.bound is not None
+def test_with_prices_it_improves_a_plan() -> None:
+    """As a rung: it is called with the search, after one that leaves a bound and a plan."""
+    start = solve(generated(), method="greedy")
     search = search_from(generated(), start.plan, seconds=60)
-    search.bounded(start.bound)
     columns = column_set(search.instance, search.scoring)
     relaxation = Relaxation(columns)
     prices = relaxation.bound(relaxation.best_prices())
+    search.bounded(prices.bound)
     improve(
         search,
         columns=columns,
