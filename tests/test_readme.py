@@ -82,6 +82,15 @@ def shows(shown: str, printed: str) -> bool:
     return re.fullmatch("".join(lines), "".join(f"{line}\n" for line in skeleton(printed))) is not None
 
 
+def without_jobs(shown: str) -> str:
+    """*shown* with ``…`` for the lines about jobs: linear algebra differs in the last digit from machine to machine.
+
+    With it differs which of two equally good ways a search goes.
+    """
+    about_jobs = re.compile(r"\S+-\d{5} |\d+ jobs run| {4}")
+    return "".join("…\n" if about_jobs.match(line) else line for line in shown.splitlines(keepends=True))
+
+
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(ROOT / "instances" / "examples", tmp_path / "instances" / "examples")
@@ -107,7 +116,8 @@ def test_the_commands_print_what_is_shown(path: Path, workplace: Path) -> None:
                 [sys.executable, "-c", RUN_CLI, *shlex.split(shown.command)[1:]],
                 env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             )  # fmt: skip
-            assert shows(shown.output, done.stdout), (
+            output = without_jobs(shown.output) if shown.command == DEMO else shown.output
+            assert shows(output, done.stdout), (
                 f"{path.name}:{block.line}: `{shown.command}` now prints\n{done.stdout}\nand not\n{shown.output}"
             )
 
