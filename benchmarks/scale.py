@@ -155,7 +155,7 @@ def _family(spec: Spec, row: Row) -> Iterator[Figure]:
 
 def _counts(row: Row) -> Iterator[Figure]:
     name = f"GPU counts only, {8 * row.nodes:,} GPUs × {row.jobs:,} jobs"
-    outcome = _outcome(replace(_spec(row, "counts"), kind="counts", gap=row.gap))
+    outcome = _outcome(replace(_spec(row, "counts"), kind="counts", gap=row.gap, limit=3 * row.seconds))
     if isinstance(outcome, str):
         yield _failed(name, outcome)
         return

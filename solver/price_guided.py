@@ -32,6 +32,9 @@ TIGHTEN = 0.85
 REPLAY_LOOKS = 200
 """Looks at the clock after which a replay ends, since its limits must not depend on the clock."""
 
+GUIDING_SHARE = 0.5
+"""Share of the time that is left for the prices that guide the first plan, at most."""
+
 MUCH_GOES_ON = 0.7
 """Share of the bound from which on what runs already is taken for the first plan as it is: moving it costs restarts."""
 
@@ -67,7 +70,11 @@ def price_guided(search: Search, share: float = 1.0) -> bool:
     memory = search.memory or RoundMemory()
     guiding = relaxation.prices_at(memory.guiding)
     if not memory.guiding:
-        guiding = relaxation.best_prices(tighten=TIGHTEN, rough=True, stopped=search.stopped)
+        enough = time.monotonic() + GUIDING_SHARE * (until - time.monotonic())
+        late = lambda: search.interrupted() or time.monotonic() > enough  # noqa: E731
+        guiding = relaxation.best_prices(
+            tighten=TIGHTEN, rough=True, stopped=search.interrupted if search.replay else late
+        )
     ready = wait(lambda: search.stopped() or time.monotonic() > until)
     if not ready or search.stopped():
         if not ready:
@@ -82,6 +89,7 @@ def price_guided(search: Search, share: float = 1.0) -> bool:
     began = time.monotonic()
     search.offer(player.game.plan())
     until -= RESERVE * (time.monotonic() - began)
+    _bound(search, relaxation, guiding)  # without pressure it is nearly the best one
     if memory.bounding:
         _bound(search, relaxation, relaxation.prices_at(memory.bounding))
         if not search.proven():

@@ -13,7 +13,7 @@ from coplace.formulations.relaxation.choices import Choices, choices_of
 from coplace.formulations.relaxation.classes import Classes
 from coplace.formulations.relaxation.generation import LP_GAP, Program
 from coplace.formulations.relaxation.rows import Groups, PricedRow, Row, fixed_supplies, rows_of, supplies
-from coplace.formulations.relaxation.sampling import MANY_CHOICES, prices_of_many
+from coplace.formulations.relaxation.sampling import MANY_CHOICES, SAMPLE_GAP, prices_of_many
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -85,7 +85,7 @@ class Relaxation:
             tighten: share of the intensity capacities that the program may use. Plans waste some of them, and are
                 better guided by the prices that follow; the bound at these is a bound all the same.
             warm: prices of another round to start from.
-            rough: whether it is enough to look at some of the jobs where they are many.
+            rough: whether it is enough to look at some of the jobs where they are many, and to come near the best.
             stopped: asked now and then; then the best prices so far are returned.
         """
         program = self._program
@@ -96,7 +96,7 @@ class Relaxation:
         start = None if warm is None else self.prices_at(warm)
         if len(self.choices) > MANY_CHOICES:
             return prices_of_many(program, start, rough, stopped)
-        return program.best_prices(LP_GAP, start, stopped)
+        return program.best_prices(SAMPLE_GAP if rough else LP_GAP, start, stopped)
 
     def task_charges(self, prices: Floats, chosen: Ints) -> tuple[Floats, Floats]:
         """What *prices* charge for a worker and for a server of the choices *chosen*, by [choice, level tolerated].
