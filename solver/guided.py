@@ -43,11 +43,7 @@ def guided(scoring: Scoring, columns: ColumnSet, prices: Prices, stopped: Callab
         placement = _first_that_fits(state, packer, columns, prices, j)
         if placement is not None:
             state.put(j, placement)
-    if state.moves_left is not None:
-        moved = sum(
-            kept is not None and state.placements[j] is not kept for j, kept in enumerate(state.kept_placements)
-        )
-        state.moves_left = max(0, state.moves_left - moved)
+    state.spend_moves()
     greedy(state, stopped)
     return state.plan()
 

@@ -89,7 +89,7 @@ def price_guided(search: Search, share: float = 1.0) -> bool:
     began = time.monotonic()
     search.offer(player.game.plan())
     until -= RESERVE * (time.monotonic() - began)
-    _bound(search, relaxation, guiding)  # without pressure it is nearly the best one
+    _bound(search, relaxation, guiding, guide)  # without pressure it is nearly the best one
     if memory.bounding:
         _bound(search, relaxation, relaxation.prices_at(memory.bounding))
         if not search.proven():
@@ -157,7 +157,7 @@ def _looks(search: Search) -> Callable[[], float]:
     return lambda: 0.0 if search.interrupted() else 1 - next(looks) / REPLAY_LOOKS
 
 
-def _bound(search: Search, relaxation: Relaxation, prices: Floats) -> None:
-    bound = relaxation.bound(prices).bound
+def _bound(search: Search, relaxation: Relaxation, prices: Floats, known: Prices | None = None) -> None:
+    bound = (known or relaxation.bound(prices)).bound
     if not search.priced(relaxation.priced(prices), bound):
         search.distrust(f"{search.rung}: the bound {bound:.9g} of prices is below the objective of a plan")

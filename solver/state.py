@@ -273,6 +273,14 @@ class State:
         self._revalue(felt)
         return placement, before
 
+    def spend_moves(self) -> None:
+        """Take off the budget what is moved so far, for a method that was not counting."""
+        if self.moves_left is not None:
+            moved = sum(
+                kept is not None and self.placements[j] is not kept for j, kept in enumerate(self.kept_placements)
+            )
+            self.moves_left = max(0, self.moves_left - moved)
+
     def _shift(self, j: int, placement: Placement, sign: int) -> None:
         self.version += 1
         demands, intensities = self.demands(j, placement.shape), self.intensities(j)

@@ -23,14 +23,14 @@ from coplace.formulations.cuts import Cut
 from coplace.formulations.evaluate import evaluate
 from coplace.formulations.mip.by_class import ClassMip
 from coplace.formulations.relaxation import Prices, Relaxation
-from coplace.formulations.scoring import Scoring
 from coplace.instances.plan import Plan
 from coplace.solver.check import check
 from coplace.solver.classes.cutting import Cutting
 from coplace.solver.classes.packing import Packed, Packing
 from coplace.solver.classes.patterns import violated
 from coplace.solver.classes.repair import completed, orders
-from coplace.solver.exact.task import Bounded, Ended, Event, Found, Task
+from coplace.solver.exact.course import Course, threshold
+from coplace.solver.exact.task import Ended, Event, Task
 from coplace.solver.guided import guided
 
 FEW_COLUMNS = 300
@@ -81,23 +81,16 @@ def solve_by_class(task: Task, say: Callable[[Event], None]) -> Ended:
     return ByClass(task, say).run()
 
 
-class ByClass:
-    """One task on its way.
+class ByClass(Course):
+    """One task, by classes.
 
     Attributes:
-        plan, objective: the best plan so far.
-        bound: the lowest bound so far.
         alone: nodes that are classes of their own.
         cuts: what packings have shown, as long as the classes are the same.
     """
 
     def __init__(self, task: Task, say: Callable[[Event], None]) -> None:
-        self.task = task
-        self.say = say
-        self.scoring = Scoring(task.columns.instance)
-        self.plan, self.objective = task.incumbent, task.objective
-        self.bound = float("inf")
-        self.deadline = time.monotonic() + task.time_limit
+        super().__init__(task, say)
         self.alone: frozenset[int] = frozenset()
         self.cuts: list[Cut] = []
 
@@ -110,11 +103,11 @@ class ByClass:
         self._found(guided(self.scoring, columns, prices, lambda: self._left() <= 0))
         if sum(len(choices.columns) for choices in columns.jobs) > FEW_COLUMNS:
             for per_job, share in zip(COLUMNS_PER_JOB, TIME_SHARES, strict=True):
-                threshold = _threshold(prices, per_job * len(columns.jobs))
-                if threshold >= prices.bound - self.objective or self._done():
+                within = threshold(prices, per_job * len(columns.jobs))
+                if within >= prices.bound - self.objective or self._done():
                     break
-                # a plan with a column that was left out falls short of the bound by more than the threshold
-                self._stage(self._within(prices, threshold), prices, share, prices.bound - threshold)
+                # a plan with a column that was left out falls short of the bound by more than the within
+                self._stage(self._within(prices, within), prices, share, prices.bound - within)
                 if self._left() <= 0:
                     return Ended("done" if self._done() else "time")
         if self._done():
@@ -315,25 +308,11 @@ class ByClass:
                 keep[j][k] = True
         return columns.restricted(keep)
 
-    def _found(self, plan: Plan) -> None:
-        """Hand on a better plan, if the checker passes it."""
-        objective = evaluate(self.task.columns.instance, plan, self.scoring).objective
-        if objective > self.objective and check(self.task.columns.instance, plan, self.scoring).feasible:
-            self.plan, self.objective = plan, objective
-            self.say(Found(plan))
+    def _passes(self, plan: Plan) -> bool:
+        return check(self.task.columns.instance, plan, self.scoring).feasible
 
     def _bounded(self, bound: float) -> None:
-        # a plan that is known needs no proof that it exists
-        bound = max(bound, self.objective)
-        if bound < self.bound:
-            self.bound = bound
-            self.say(Bounded(bound))
-
-    def _done(self) -> bool:
-        return self.bound - self.objective <= self.task.gap * max(self.bound, 1e-9)
-
-    def _left(self) -> float:
-        return self.deadline - time.monotonic()
+        super()._bounded(max(bound, self.objective))  # a plan that is known needs no proof that it exists
 
 
 def _pieces(places: Places, counts: Counts) -> tuple[dict[Place, Counter[Amounts]], dict[Place, int]]:
@@ -349,9 +328,3 @@ def _pieces(places: Places, counts: Counts) -> tuple[dict[Place, Counter[Amounts
         for (kind, place), count in choice.tasks.items():
             pieces[place][job.amounts[kind]] += count
     return pieces, counts.nodes
-
-
-def _threshold(prices: Prices, columns: int) -> float:
-    """The shortfall that about so many columns stay within."""
-    shortfall = np.concatenate(prices.shortfall)
-    return float(np.partition(shortfall, columns)[columns]) if columns < shortfall.size else float("inf")

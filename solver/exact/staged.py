@@ -7,19 +7,15 @@ model that is a hundred times smaller (a restricted master, as in column generat
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable
 
 import numpy as np
 
 from coplace.formulations.columns import ColumnSet
-from coplace.formulations.evaluate import evaluate
 from coplace.formulations.relaxation import Prices, Relaxation
-from coplace.formulations.scoring import Scoring
 from coplace.formulations.solution import Solution
-from coplace.instances.plan import Plan
-from coplace.solver.exact.task import Bounded, Ended, Event, Found, Priced, Task
+from coplace.solver.exact.course import Course, threshold
+from coplace.solver.exact.task import Ended, Priced
 from coplace.solver.guided import guided
 
 FEW_COLUMNS = 2_000
@@ -41,16 +37,8 @@ DETERMINISTIC_SECONDS = 10.0
 """Deterministic time per stage in a replay, in CP-SAT's units of about a second."""
 
 
-class Staged:
-    """One task on its way; *say* is told plans and bounds as they come."""
-
-    def __init__(self, task: Task, say: Callable[[Event], None]) -> None:
-        self.task = task
-        self.say = say
-        self.scoring = Scoring(task.columns.instance)
-        self.plan, self.objective = task.incumbent, task.objective
-        self.bound = float("inf")
-        self.deadline = time.monotonic() + task.time_limit
+class Staged(Course):
+    """One task, stage by stage."""
 
     def run(self) -> Ended:
         """Solve; the last event."""
@@ -65,19 +53,19 @@ class Staged:
         self._found(guided(self.scoring, self.task.columns, prices, lambda: self._left() <= 0))
         last = -1.0
         for per_job, share in zip(COLUMNS_PER_JOB, TIME_SHARES, strict=True):
-            threshold = _threshold(prices, per_job * len(self.task.columns.jobs))
-            if threshold >= prices.bound - self.objective:
+            within = threshold(prices, per_job * len(self.task.columns.jobs))
+            if within >= prices.bound - self.objective:
                 break
             if self._done() or self._left() <= 0:
                 break
-            if threshold > last:
-                solution = self._solve(self._within(prices, threshold), share * self._left())
+            if within > last:
+                solution = self._solve(self._within(prices, within), share * self._left())
                 if solution.status == "infeasible":
                     return self._wrongly_infeasible()
                 if solution.bound is not None:
-                    # a plan with a column that was left out falls short of the bound by more than the threshold
-                    self._bounded(max(solution.bound, prices.bound - threshold))
-                last = threshold
+                    # a plan with a column that was left out falls short of the bound by more than the within
+                    self._bounded(max(solution.bound, prices.bound - within))
+                last = within
         if self._done():
             return Ended("done")
         return self._whole(self._within(prices, prices.bound - self.objective))
@@ -145,35 +133,9 @@ class Staged:
                 lines[j] |= np.array([line.allows(shape) for line in choices.lines], dtype=bool)
         return self.task.columns.restricted([mask.tolist() for mask in keep], [mask.tolist() for mask in lines])
 
-    def _found(self, plan: Plan) -> bool:
-        """Hand on a better plan; whether it is good enough."""
-        objective = evaluate(self.task.columns.instance, plan, self.scoring).objective
-        if objective > self.objective:
-            self.plan, self.objective = plan, objective
-            self.say(Found(plan))
-        return self._done()
-
-    def _bounded(self, bound: float) -> None:
-        if bound < self.bound:
-            self.bound = bound
-            self.say(Bounded(bound))
-
-    def _done(self) -> bool:
-        # without a bound yet, ∞ ≤ gap · ∞ would hold, and end the search at the first plan
-        return math.isfinite(self.bound) and self.bound - self.objective <= self.task.gap * max(self.bound, 1e-9)
-
-    def _left(self) -> float:
-        return self.deadline - time.monotonic()
-
 
 def _least_seconds(columns: ColumnSet) -> float:
     """Time below which building and presolving the model would leave none to search, and overrun it."""
     choices = sum(len(job.columns) + len(job.lines) for job in columns.jobs)
     pairs = len(columns.instance.nodes) * len(columns.jobs)
     return max(0, choices - FEW_COLUMNS) / CHOICES_PER_SECOND + pairs / PAIRS_PER_SECOND
-
-
-def _threshold(prices: Prices, columns: int) -> float:
-    """The shortfall that about so many columns stay within."""
-    shortfall = np.concatenate([*prices.shortfall, *prices.line_shortfall])
-    return float(np.partition(shortfall, columns)[columns]) if columns < shortfall.size else float("inf")
