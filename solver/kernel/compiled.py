@@ -39,7 +39,7 @@ def directory() -> Path:
 
     digest = hashlib.sha256(f"{version('numba')} {version('numpy')}".encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+        digest.update(f"{path} {path.stat().st_mtime_ns}".encode() + path.read_bytes())  # numba asks for all of these
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     name = f"kernel-{digest.hexdigest()[:16]}"
     try:
