@@ -16,7 +16,7 @@ BELOW = {
     "rounds": {"instances", "formulations", "solver"},
     "simulator": {"instances", "formulations", "solver", "rounds"},
     "learning": {"instances", "formulations"},
-    "training": set(),
+    "training": {"instances"},
     "daemon": {"instances", "formulations", "solver", "rounds"},
 }
 BELOW["cli"] = set(BELOW)

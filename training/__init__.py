@@ -1,0 +1,1 @@
+"""The training runtime: elastic parameter-server training, apart from the scheduler."""
