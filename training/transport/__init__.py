@@ -1,0 +1,43 @@
+"""How the processes of a job talk to each other: through a shared file system, or through TCP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coplace.training.transport.endpoint import Endpoint, TransportError
+
+KINDS = ("file", "tcp")
+"""The kinds of transport."""
+
+__all__ = ["KINDS", "Endpoint", "TransportError", "open_endpoint"]
+
+
+def open_endpoint(
+    kind: str, name: str, *, directory: Path | None = None, host: str = "127.0.0.1", token: str = ""
+) -> Endpoint:
+    """Open a mailbox for this process.
+
+    Args:
+        kind: ``file`` or ``tcp``; all processes of a job use the same.
+        name: what receivers see as ``Message.sender``, e.g. ``worker-3``.
+        directory: for ``file``, the directory that all processes of the job share; it is made if it is missing.
+        host: for ``tcp``, the address of this machine, as the others reach it.
+        token: for ``tcp``, the job's secret; who does not know it is not listened to. It must not be empty.
+
+    Raises:
+        ValueError: there is no such kind, or what it needs is missing.
+        TransportError: the mailbox cannot be made.
+    """
+    if kind == "file":
+        if directory is None:
+            raise ValueError("the file transport needs a directory")
+        from coplace.training.transport.file import FileEndpoint
+
+        return FileEndpoint(name, directory)
+    if kind == "tcp":
+        if not token:
+            raise ValueError("the TCP transport needs a token")
+        from coplace.training.transport.tcp import TcpEndpoint  # zmq is heavy
+
+        return TcpEndpoint(name, host, token)
+    raise ValueError(f"there is no transport {kind!r}, only {' and '.join(KINDS)}")
