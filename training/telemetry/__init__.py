@@ -1,0 +1,1 @@
+"""What a training run writes down and shows: steps, curves, history, TensorBoard and the terminal."""
