@@ -1,1 +1,1 @@
-"""What runs once on each node: starting tasks, watching them, and slowing them down for tests."""
+"""Nodes: what runs on each besides the tasks, and how tasks are started there."""

@@ -1,0 +1,210 @@
+"""The agent of a node: starts tasks there, watches them, samples the node, and makes stragglers for tests.
+
+Tasks are forked from the agent, which has loaded PyTorch: a task is there within milliseconds, and the libraries'
+memory is shared. The agent itself computes nothing with PyTorch, so that no thread of it can be lost by forking.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coplace.training.job import Host
+from coplace.training.messages import Message
+from coplace.training.nodes.monitor import NodeMonitor
+from coplace.training.nodes.throttle import Throttle, throttle
+from coplace.training.tasks.main import run_task
+from coplace.training.tasks.spec import Meeting, TaskSpec
+
+BEAT_SECONDS = 0.5
+"""Time between two signs of life."""
+
+
+@dataclass(slots=True)
+class _Child:
+    pid: int
+    throttle: Throttle | None = None
+
+
+class Agent:
+    """Obeys the coordinator's messages until it is told to stop, or has not heard from it for *patience* seconds.
+
+    ========== ======================================= ====================================================
+    message    fields                                  does
+    ========== ======================================= ====================================================
+    start      spec                                    forks a task; its exit is told as ``exited``
+    kill       task                                    ends it at once
+    slow       share, pause                            throttles or pauses all tasks of the node
+    welcome                                            the coordinator knows the node
+    expelled                                           ends all tasks and introduces the node anew
+    beat                                               says that the coordinator is there
+    stop                                               ends all tasks, then itself
+    ========== ======================================= ====================================================
+    """
+
+    def __init__(self, host: Host, meeting: Meeting, logs: Path | None, patience: float) -> None:
+        self._host = host
+        self._meeting = meeting
+        self._logs = logs
+        self._patience = patience
+        self._endpoint = meeting.open(f"node-{host.name}")
+        self._monitor = NodeMonitor()
+        self._children: dict[str, _Child] = {}
+        self._share: float | None = None
+        self._paused_until = 0.0
+
+    def run(self) -> None:
+        """Work until told to stop."""
+        try:
+            self._introduce()
+            heard = beaten = time.monotonic()
+            while time.monotonic() - heard < self._patience:
+                message = self._endpoint.receive(0.05)
+                if message is not None:
+                    heard = time.monotonic()
+                    if message.kind == "stop":
+                        return
+                    getattr(self, f"_on_{message.kind}")(message.fields)
+                self._reap()
+                self._resume()
+                if time.monotonic() - beaten >= BEAT_SECONDS:
+                    beaten = time.monotonic()
+                    self._beat()
+        finally:
+            self._end_all()
+            self._endpoint.close()
+
+    def _introduce(self) -> None:
+        host = self._host.model_dump()
+        self._tell("node", {"address": self._endpoint.address, **host})
+
+    def _beat(self) -> None:
+        sample = self._monitor.sample({name: child.pid for name, child in self._children.items()})
+        self._tell("sample", {"address": self._endpoint.address, "sample": sample.to_document()})
+
+    # --- messages ---
+
+    def _on_start(self, fields: dict[str, Any]) -> None:
+        spec = TaskSpec.model_validate(fields["spec"])
+        pid = os.fork()
+        if pid == 0:
+            self._become(spec)
+        self._children[spec.name] = _Child(pid, self._limit(pid))
+
+    def _on_kill(self, fields: dict[str, Any]) -> None:
+        child = self._children.pop(fields["task"], None)
+        if child is not None:
+            _end(child)
+
+    def _on_slow(self, fields: dict[str, Any]) -> None:
+        if fields["pause"]:
+            self._paused_until = time.monotonic() + fields["pause"]
+            for child in self._children.values():
+                _signal(child.pid, signal.SIGSTOP)
+            return
+        self._share = fields["share"]
+        for child in self._children.values():
+            if child.throttle is not None:
+                child.throttle.close()
+            child.throttle = self._limit(child.pid)
+
+    def _on_welcome(self, fields: dict[str, Any]) -> None:
+        """The node is known; nothing is to be done."""
+
+    _on_beat = _on_welcome
+
+    def _on_expelled(self, fields: dict[str, Any]) -> None:
+        self._end_all()
+        self._introduce()
+
+    # --- tasks ---
+
+    def _limit(self, pid: int) -> Throttle | None:
+        return None if self._share is None else throttle([pid], self._share)
+
+    def _become(self, spec: TaskSpec) -> None:
+        """Go on as the process of a task; never returns."""
+        code = 1
+        try:
+            die_with_parent()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides what Ctrl-C means
+            if self._logs is not None:
+                with (self._logs / f"{spec.name}.log").open("ab") as log:
+                    os.dup2(log.fileno(), 1)
+                    os.dup2(log.fileno(), 2)
+            code = run_task(spec)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _reap(self) -> None:
+        for name, child in list(self._children.items()):
+            pid, status = os.waitpid(child.pid, os.WNOHANG)
+            if pid:
+                del self._children[name]
+                if child.throttle is not None:
+                    child.throttle.close()
+                code = os.waitstatus_to_exitcode(status)
+                why = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+                self._tell("exited", {"task": name, "why": why, "code": code})
+
+    def _resume(self) -> None:
+        if self._paused_until and time.monotonic() >= self._paused_until:
+            self._paused_until = 0.0
+            for child in self._children.values():
+                _signal(child.pid, signal.SIGCONT)
+
+    def _end_all(self) -> None:
+        for child in self._children.values():
+            _end(child)
+        self._children.clear()
+
+    def _tell(self, kind: str, fields: dict[str, Any]) -> None:
+        self._endpoint.send(self._meeting.coordinator, kind, {"node": self._host.name, **fields})
+
+
+def _end(child: _Child) -> None:
+    if child.throttle is not None:
+        child.throttle.close()
+    _signal(child.pid, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(child.pid, 0)
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def die_with_parent() -> None:
+    """Ask Linux to kill this process when the one that started it ends, however that happens."""
+    if sys.platform == "linux":
+        PR_SET_PDEATHSIG = 1
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1:  # it has ended already
+        os._exit(1)
+
+
+@contextlib.contextmanager
+def torch_ready() -> Iterator[None]:
+    """Load PyTorch before tasks are forked, without starting its threads."""
+    import torch
+
+    import coplace.training.tasks.server
+    import coplace.training.tasks.worker  # noqa: F401
+
+    torch.set_num_threads(1)
+    yield

@@ -1,0 +1,1 @@
+"""What runs on the nodes: parameter servers and workers, each in a process of its own."""

@@ -1,0 +1,227 @@
+"""A worker: computes gradients of the samples that the coordinator hands it, from the parameters of the servers."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+
+from coplace.training.data.permutation import order
+from coplace.training.messages import Message
+from coplace.training.parameters.codecs import make_codec
+from coplace.training.parameters.flat import FlatModel
+from coplace.training.program import load_program, samples_at, size_of
+from coplace.training.tasks.spec import TaskSpec
+from coplace.training.transport import Endpoint
+
+VALIDATION_CHUNK = 1024
+"""Samples that are validated at once."""
+
+
+@dataclass(slots=True)
+class Push:
+    """A gradient that no commit has been heard of yet; it stays in the model's flat gradient until the next step."""
+
+    step: int
+    generation: int
+
+
+class Worker:
+    """Answers messages until it is told to stop.
+
+    ========== ================================================== =======================================
+    message    fields; arrays                                     does
+    ========== ================================================== =======================================
+    layout     generation, servers [[address, start, stop]],      learns the servers; pushes again what is not
+               rollback                                           committed, or drops it after a rollback
+    work       step, version, epoch, spans, threads, validate     once it has all parameters of the version:
+                                                                  computes, pushes, reports ``pushed``
+    parameters version, start, stop; values                       keeps them
+    initial                                                       answers ``initial`` with the initial state
+    delay      seconds                                            makes each step so much longer (tests)
+    stop                                                          ends
+    ========== ================================================== =======================================
+    """
+
+    def __init__(self, spec: TaskSpec, endpoint: Endpoint) -> None:
+        self._spec = spec
+        self._endpoint = endpoint
+        self._coordinator = spec.meeting.coordinator
+        job = spec.job
+        torch.set_num_threads(1 if job.threads == "auto" else job.threads)
+        torch.manual_seed(job.seed)
+        self._program = load_program(job.program, job.arguments)
+        torch.manual_seed(job.seed * 1_000_003 + spec.number + 1)
+        self._flat = FlatModel(self._program.model)
+        self._total = self._flat.layout.total
+        self._codec = make_codec(job.compression, self._flat.layout.parameters, self._total)
+        self._generation = -1
+        self._servers: list[tuple[str, int, int]] = []
+        self._work: dict[str, Any] | None = None
+        self._parameters: dict[int, list[Message]] = {}
+        self._push: Push | None = None
+        self._void = False  # whether what is being computed belongs to a state that was rolled back
+        self._delay = 0.0
+        self._orders: dict[int, np.ndarray[Any, Any]] = {}
+        self._process = psutil.Process()
+        self._idle_since = time.perf_counter()
+
+    def run(self) -> None:
+        """Work until told to stop."""
+        validation = self._program.validation
+        self._tell(
+            "ready",
+            {
+                "address": self._endpoint.address,
+                "layout": self._flat.layout.to_document(),
+                "samples": size_of(self._program.data),
+                "validation": 0 if validation is None else size_of(validation),
+            },
+        )
+        while True:
+            message = self._endpoint.receive(5.0)
+            if message is not None:
+                if message.kind == "stop":
+                    return
+                getattr(self, f"_on_{message.kind}")(message)
+            if self._work is not None and self._complete(self._work["version"]):
+                work, self._work = self._work, None
+                if not self._do(work):
+                    return
+
+    # --- messages ---
+
+    def _on_layout(self, message: Message) -> None:
+        fields = message.fields
+        self._generation = fields["generation"]
+        self._servers = [(address, start, stop) for address, start, stop in fields["servers"]]
+        if fields["rollback"]:
+            self._push = self._work = None
+            self._void = True
+            self._parameters.clear()
+            self._codec.reset()
+        elif self._push is not None and self._push.generation != self._generation:
+            self._send_push(self._push.step)
+
+    def _on_work(self, message: Message) -> None:
+        self._work = message.fields
+        self._push = None  # whoever gets work has had its last push committed
+        for version in [version for version in self._parameters if version < message.fields["version"]]:
+            del self._parameters[version]
+
+    def _on_parameters(self, message: Message) -> None:
+        self._parameters.setdefault(message.fields["version"], []).append(message)
+
+    def _on_initial(self, message: Message) -> None:
+        self._tell("initial", {}, [self._flat.values])
+
+    def _on_delay(self, message: Message) -> None:
+        self._delay = message.fields["seconds"]
+
+    def _complete(self, version: int) -> bool:
+        slices = self._parameters.get(version, ())
+        return sum(message.fields["stop"] - message.fields["start"] for message in slices) >= self._total
+
+    # --- a step ---
+
+    def _do(self, work: dict[str, Any]) -> bool:
+        """Do *work*; whether to go on."""
+        idle = time.perf_counter() - self._idle_since
+        self._void = False
+        for message in self._parameters.pop(work["version"]):
+            self._flat.load(message.fields["start"], message.arrays[0])
+        self._flat.ready()
+        if work["threads"] != torch.get_num_threads():
+            torch.set_num_threads(work["threads"])
+        validated = 0.0
+        if work["validate"]:
+            began = time.perf_counter()
+            self._tell("validated", {**work["validate"], **self._validate(work["validate"])})
+            validated = time.perf_counter() - began
+        if work["spans"]:
+            began, busy = time.perf_counter(), time.process_time()
+            loss, count = self._gradient(work)
+            if self._delay:
+                time.sleep(self._delay)
+            computed, cpu = time.perf_counter(), time.process_time() - busy
+            if not self._heed():
+                return False
+            if not self._void:
+                self._send_push(work["step"])
+                self._tell(
+                    "pushed",
+                    {
+                        "step": work["step"],
+                        "samples": count,
+                        "loss": loss,
+                        "idle": idle,
+                        "compute": computed - began,
+                        "cpu": cpu,
+                        "push": time.perf_counter() - computed,
+                        "validate": validated,
+                        "threads": torch.get_num_threads(),
+                        "rss": self._process.memory_info().rss / 2**20,
+                        "sent": self._endpoint.bytes_sent,
+                        "received": self._endpoint.bytes_received,
+                    },
+                )
+        self._idle_since = time.perf_counter()
+        return True
+
+    def _gradient(self, work: dict[str, Any]) -> tuple[float, int]:
+        """Compute the gradient of the mean loss of the samples in *work*; the loss and their number."""
+        program = self._program
+        inputs, target = samples_at(program.data, self._indices(work["epoch"], work["spans"]))
+        program.model.train()
+        self._flat.zero_gradient()
+        loss = program.loss(program.forward(program.model, inputs), target)
+        loss.backward()
+        return float(loss.detach()), sum(stop - start for start, stop in work["spans"])
+
+    def _indices(self, epoch: int, spans: list[list[int]]) -> np.ndarray[Any, Any]:
+        if epoch not in self._orders:
+            self._orders = {known: value for known, value in self._orders.items() if known >= epoch - 1}
+            self._orders[epoch] = order(size_of(self._program.data), self._spec.job.seed, epoch)
+        positions = self._orders[epoch]
+        return np.concatenate([positions[start:stop] for start, stop in spans])
+
+    def _validate(self, part: dict[str, Any]) -> dict[str, float]:
+        """Loss and accuracy of the samples from ``start`` to ``stop``, summed over the samples."""
+        program = self._program
+        program.model.eval()
+        loss = accuracy = 0.0
+        with torch.no_grad():
+            for start in range(part["start"], part["stop"], VALIDATION_CHUNK):
+                stop = min(start + VALIDATION_CHUNK, part["stop"])
+                inputs, target = samples_at(program.validation, np.arange(start, stop))
+                output = program.forward(program.model, inputs)
+                loss += float(program.loss(output, target)) * (stop - start)
+                accuracy += float(program.accuracy(output, target)) * (stop - start)
+        return {"loss": loss, "accuracy": accuracy}
+
+    def _heed(self) -> bool:
+        """Read what came during the step, a new layout above all; whether to go on."""
+        while (message := self._endpoint.receive(0.0)) is not None:
+            if message.kind == "stop":
+                return False
+            getattr(self, f"_on_{message.kind}")(message)
+        return True
+
+    def _send_push(self, step: int) -> None:
+        update = self._flat.update()
+        for address, start, stop in self._servers:
+            fields = {
+                "generation": self._generation,
+                "worker": self._spec.name,
+                "step": step,
+                "codec": self._codec.name,
+            }
+            self._endpoint.send(address, "push", fields, self._codec.encode(start, update[start:stop]))
+        self._push = Push(step, self._generation)
+
+    def _tell(self, kind: str, fields: dict[str, Any], arrays: list[np.ndarray[Any, Any]] | None = None) -> None:
+        self._endpoint.send(self._coordinator, kind, {"task": self._spec.name, **fields}, arrays or [])
