@@ -34,13 +34,15 @@ class Endpoint(Protocol):
             incarnations of one task.
         bytes_sent: bytes of arrays sent since the start, once for every receiver.
         bytes_received: bytes of arrays received since the start.
-        dropped: messages dropped since the start because they were corrupt or foreign.
     """
 
     address: str
     bytes_sent: int
     bytes_received: int
-    dropped: int
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped since the start because they were corrupt or foreign."""
 
     def send(
         self,
