@@ -33,9 +33,10 @@ _INSIDE = 0.8  # share of the members within an interval
 _OPTIMISTIC = 0.95  # share of the members that are less optimistic than what counts as hope
 _MOST_POINTS = 200  # more are averaged in groups
 _RESOLUTION = 1e-4  # noise that any accuracy has, as a share of the highest
-_DRAWS = 16  # of (a, b) for each (c, d)
-_OFFSETS = np.concatenate([[0.0], np.geomspace(1e-3, 30.0, 27)])  # c, as a share of the samples so far
-_EXPONENTS = np.geomspace(0.1, 3.0, 24)
+_NEAR = np.linspace(-3.0, 3.0, 15)  # limits to try around the best one, in standard errors
+_FAR = np.linspace(0.0, 1.0, 16)  # and from the highest down to the level of the points
+_OFFSETS = np.concatenate([[0.0], np.geomspace(1e-3, 30.0, 47)])  # c, as a share of the samples so far
+_EXPONENTS = np.geomspace(0.1, 3.0, 40)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class AccuracyLaw:
         a, b, c, d: parameters, of shape [MEMBERS], where k and c are in units of *unit* samples and b is as if
             (k + c) were divided by (1 + c).
         unit: samples at the last point of the fit.
+        bends: whether the points bend enough to tell of a limit. Many curves are straight or even steepen before they
+            bend, and every law that passes through such points is a guess.
     """
 
     a: Floats
@@ -73,6 +76,7 @@ class AccuracyLaw:
     c: Floats
     d: Floats
     unit: float
+    bends: bool
 
     def at(self, samples: float) -> float:
         """Expected accuracy after *samples*."""
@@ -100,8 +104,11 @@ class AccuracyLaw:
         return _estimate(self._values(stop) - self._values(start))
 
     def hopeless(self, target: float, at: float = math.inf) -> bool:
-        """Whether even an optimist (19 curves of 20) sees the accuracy below *target* after *at* samples."""
-        return float(np.quantile(self._values(at), _OPTIMISTIC, method="inverted_cdf")) < target
+        """Whether even an optimist (19 curves of 20) sees the accuracy below *target* after *at* samples.
+
+        Never while the points do not bend.
+        """
+        return self.bends and float(np.quantile(self._values(at), _OPTIMISTIC, method="inverted_cdf")) < target
 
     def _values(self, samples: float) -> Floats:
         if math.isinf(samples):
@@ -121,7 +128,8 @@ def _estimate(values: Floats) -> Estimate:
 def fit_law(samples: Sequence[float], accuracies: Sequence[float], *, highest: float = 1.0) -> AccuracyLaw | None:
     """The law of the accuracies measured after so many samples.
 
-    Points that are not finite are passed over. Recent points count up to four times as much as early ones.
+    Points that are not finite are passed over. The last counts ten times as much as one at the start, which is another
+    phase of training.
 
     Args:
         samples: samples since the start, from 0, in any order.
@@ -138,7 +146,7 @@ def fit_law(samples: Sequence[float], accuracies: Sequence[float], *, highest: f
     if points is None:
         return None
     unit, x, y = points
-    weights = 0.25 ** (1 - x)
+    weights = 0.1 ** (1 - x)
     weights *= len(x) / weights.sum()
     offsets = _OFFSETS if x[0] > 0 else _OFFSETS[1:]
     c, d = (grid.ravel() for grid in np.meshgrid(offsets, _EXPONENTS, indexing="ij"))
@@ -146,33 +154,46 @@ def fit_law(samples: Sequence[float], accuracies: Sequence[float], *, highest: f
 
     grid = _solve(u, y, weights, highest)
     floor = len(x) * (_RESOLUTION * highest) ** 2
-    best = int(np.argmin(grid.bounded_residual))
+    best = int(np.argmin(grid.residual))
     mean = np.average(y, weights=weights)
     flat = float(weights @ (y - mean) ** 2) + floor
-    independent = _independent(y - grid.bounded_a[best] + grid.bounded_b[best] * u[best], weights)
+    independent = _independent(y - grid.a[best] + grid.b[best] * u[best], weights)
     freedom = max(2.0, independent - LEAST_POINTS)
     # F test of the law against a constant, whose three more parameters must earn their keep
-    if grid.bounded_b[best] <= 0 or flat <= (grid.bounded_residual[best] + floor) * (1 + 8 / freedom):
+    if grid.b[best] <= 0 or flat <= (grid.residual[best] + floor) * (1 + 8 / freedom):
         return None
 
-    # Likelihood with the noise and the linear parameters integrated out: residual^(−(n − 2)/2).
-    power = -max(2.0, independent - 2) / 2
-    least = float(grid.bounded_residual[best]) + floor
-    likelihood = ((grid.residual + floor) / least) ** power
-    rng = np.random.default_rng(0)
-    scatter = np.sqrt((grid.residual + floor) / freedom * len(x) / independent / len(x))[:, None]
-    scatter = scatter * np.sqrt(freedom / rng.chisquare(freedom, _DRAWS))  # Student's t
-    b = grid.b[:, None] + scatter * rng.standard_normal(_DRAWS) * np.sqrt(len(x) / grid.spread)[:, None]
-    a = mean + scatter * rng.standard_normal(_DRAWS) + b * grid.centre[:, None]
-    possible = (b > 0) & (a <= highest)
-    # Each (c, d) is also there with its best possible (a, b), for where all that is drawn is impossible.
-    a = np.column_stack([a, grid.bounded_a])
-    b = np.column_stack([b, grid.bounded_b])
-    bounded = ((grid.bounded_residual + floor) / least) ** power * (grid.bounded_b > 0)
-    mass = np.column_stack([likelihood[:, None] * possible, bounded])
+    # Limits to try for each (c, d): around the best one as its error has it, and from here to the highest.
+    scatter = np.sqrt((grid.residual + floor) / (freedom * independent))
+    error = scatter * np.sqrt(1 + grid.centre**2 * len(x) / grid.spread)
+    near = np.minimum(grid.a[:, None] + error[:, None] * _NEAR, highest)
+    level = min(mean, highest)
+    far = np.broadcast_to(highest - (highest - level) * _FAR, (len(c), len(_FAR)))
+    a = np.sort(np.concatenate([near, far], axis=1), axis=1)
+    # With a and u given, b is one weighted mean; all sums follow from a few.
+    uu, u1, uy = (u**2 @ weights)[:, None], (u @ weights)[:, None], (u @ (weights * y))[:, None]
+    b = np.maximum((a * u1 - uy) / uu, 0.0)
+    around = (y - mean) ** 2 @ weights + len(x) * (a - mean) ** 2
+    residual = np.maximum(around - 2 * b * (a * u1 - uy) + b**2 * uu, 0.0) + floor
+    # Likelihood of normal noise of the size that the best curve leaves; before, all a, log c and log d are as likely.
+    width = np.gradient(a, axis=1)
+    mass = width * np.exp((1 - residual / residual.min()) * freedom / 2) * (b > 0)
     chosen = _resample(mass.ravel())
-    rows = chosen // mass.shape[1]
-    return AccuracyLaw(a.ravel()[chosen], b.ravel()[chosen], c[rows], d[rows], unit)
+    rows = chosen // a.shape[1]
+    drawn = np.random.default_rng(0).standard_normal(MEMBERS)
+    error_b = np.sqrt(residual.ravel()[chosen] / freedom / uu[rows, 0] * len(x) / independent)
+    return AccuracyLaw(
+        a.ravel()[chosen], np.abs(b.ravel()[chosen] + drawn * error_b), c[rows], d[rows], unit, _bends(x, y)
+    )
+
+
+def _bends(x: Floats, y: Floats) -> bool:
+    """Whether the later half of the points, by samples, rises less than half as fast as the earlier."""
+    early, late = x <= (x[0] + x[-1]) / 2, x >= (x[0] + x[-1]) / 2
+    if min(early.sum(), late.sum()) < 2:
+        return False
+    first, second = (float(np.polyfit(x[half], y[half], 1)[0]) for half in (early, late))
+    return second < first / 2
 
 
 def _points(samples: Sequence[float], values: Sequence[float]) -> tuple[float, Floats, Floats] | None:
@@ -192,13 +213,11 @@ def _points(samples: Sequence[float], values: Sequence[float]) -> tuple[float, F
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """Least squares of y = a − b·u for each row of u; all of shape [rows]. *bounded*: with b ≥ 0 and a ≤ highest."""
+    """Least squares of y = a − b·u with b ≥ 0 and a ≤ highest for each row of u; all of shape [rows]."""
 
+    a: Floats
     b: Floats
     residual: Floats
-    bounded_a: Floats
-    bounded_b: Floats
-    bounded_residual: Floats
     centre: Floats  # weighted mean of u
     spread: Floats  # weighted sum of squares of u around it
 
@@ -211,14 +230,13 @@ def _solve(u: Floats, y: Floats, weights: Floats, highest: float) -> _Grid:
     b = -((u - centre[:, None]) @ (weights * (y - mean))) / spread
     a = mean + b * centre
 
-    def residual(a: Floats, b: Floats) -> Floats:
-        return np.asarray((y - a[:, None] + b[:, None] * u) ** 2 @ weights)
-
-    # Along a bound the problem has one unknown; the better of the two bounds holds where the free solution breaks one.
+    # Along a bound the problem has one unknown; a curve that falls is flat instead.
     on_highest = np.maximum(u @ (weights * (highest - y)) / (u**2 @ weights), 0.0)
-    bounded_b = np.where(b < 0, 0.0, np.where(a > highest, on_highest, b))
-    bounded_a = np.where(b < 0, min(mean, highest), np.where(a > highest, highest, a))
-    return _Grid(b, residual(a, b), bounded_a, bounded_b, residual(bounded_a, bounded_b), centre, spread)
+    falls, above = b < 0, a > highest
+    b = np.where(falls, 0.0, np.where(above, on_highest, b))
+    a = np.where(falls, min(mean, highest), np.where(above, highest, a))
+    residual = (y - a[:, None] + b[:, None] * u) ** 2 @ weights
+    return _Grid(a, b, residual, centre, spread)
 
 
 def _independent(residuals: Floats, weights: Floats) -> float:

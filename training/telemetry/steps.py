@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import monotonic
 
-from coplace.training.telemetry.tables import ANY, TableLog, read_table
+from coplace.training.telemetry.tables import ANY, TableLog, one_of, read_table
 
 WORKER = "worker"
 SERVER = "server"
@@ -40,7 +40,7 @@ class StepRecord:
 
     at_seconds: float
     task: str
-    role: str
+    role: str = field(metadata=one_of(WORKER, SERVER))
     node: str
     step: int
     version: int

@@ -22,6 +22,12 @@ from coplace.instances.errors import InputError, Problem, shorten
 ANY: Mapping[str, bool] = {"any": True}
 """Metadata of a field whose numbers may be negative, infinite or NaN."""
 
+
+def one_of(*values: str) -> Mapping[str, tuple[str, ...]]:
+    """Metadata of a field of text that is one of *values*."""
+    return {"values": values}
+
+
 Row = TypeVar("Row")
 
 
@@ -56,10 +62,13 @@ class TableLog(Generic[Row]):
         self._clock = clock
         self._text = io.StringIO()
         self._rows = csv.writer(self._text, lineterminator="\n")
-        new = _cut_unfinished_line(self.path)
-        if not new:
+        new = _is_empty(self.path, ",".join(self._names))
+        if new:
+            self.path.write_bytes(b"")
+        else:
             with self.path.open(encoding="utf-8-sig", newline="") as file:
                 _check_header(next(csv.reader(file), []), self._names, str(self.path))
+            _cut_unfinished_line(self.path)
         self._file = self.path.open("ab")
         if new:
             self._rows.writerow(self._names)
@@ -128,25 +137,27 @@ def _finished_lines(file: io.TextIOWrapper) -> Iterator[str]:
     return (line for line in file if line.endswith("\n"))
 
 
-def _cut_unfinished_line(path: Path) -> bool:
-    """Cut the file at *path* after its last end of line; whether nothing is left of it, or there is none."""
+def _is_empty(path: Path, header: str) -> bool:
+    """Whether the file at *path* is missing, empty, or what a killed writer left of its header."""
     try:
-        with path.open("r+b") as file:
-            size = file.seek(0, os.SEEK_END)
-            at = size
-            while at > 0:
-                start = max(0, at - 65536)
-                file.seek(start)
-                last = file.read(at - start).rfind(b"\n")
-                if last >= 0:
-                    at = start + last + 1
-                    break
-                at = start
-            if at < size and at > 0:
-                file.truncate(at)
-            return size == 0
+        with path.open("rb") as file:
+            return header.encode().startswith(file.read(len(header) + 1))
     except FileNotFoundError:
         return True
+
+
+def _cut_unfinished_line(path: Path) -> None:
+    """Cut the file at *path* after its last end of line; it has one."""
+    with path.open("r+b") as file:
+        at = file.seek(0, os.SEEK_END)
+        while at > 0:
+            start = max(0, at - 65536)
+            file.seek(start)
+            last = file.read(at - start).rfind(b"\n")
+            if last >= 0:
+                file.truncate(start + last + 1)
+                return
+            at = start
 
 
 def _check_header(found: list[str], names: tuple[str, ...], source: str) -> None:
@@ -160,13 +171,15 @@ Parser = Callable[[str], Any]
 
 def _parsers(kind: type[Any]) -> list[Parser]:
     hints = get_type_hints(kind)
-    return [_parser(hints[field.name], bool(field.metadata.get("any"))) for field in dataclasses.fields(kind)]
+    return [_parser(hints[field.name], field.metadata) for field in dataclasses.fields(kind)]
 
 
-def _parser(hint: Any, any_number: bool) -> Parser:
+def _parser(hint: Any, metadata: Mapping[str, Any]) -> Parser:
     options = getattr(hint, "__args__", (hint,))
     (base,) = (option for option in options if option is not type(None))
     optional = type(None) in options
+    any_number = bool(metadata.get("any"))
+    values = metadata.get("values", ())
 
     def parse(cell: str) -> Any:
         if cell == "" and optional:
@@ -174,6 +187,8 @@ def _parser(hint: Any, any_number: bool) -> Parser:
         if base is str:
             if not cell:
                 raise ValueError("must not be empty")
+            if values and cell not in values:
+                raise ValueError(f"must be {' or '.join(values)}")
             return cell
         noun = "a whole number" if base is int else "a number"
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
@@ -95,7 +95,6 @@ def plain(snapshot: Snapshot, width: int = 100) -> str:
 def render(snapshot: Snapshot) -> RenderableType:
     """What the terminal shows, for rich."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
     parts: list[RenderableType] = [
@@ -103,15 +102,11 @@ def render(snapshot: Snapshot) -> RenderableType:
         Text(", ".join(_facts(snapshot))),
     ]
     if snapshot.workers:
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("worker", overflow="ellipsis", no_wrap=True)
-        table.add_column("node", overflow="ellipsis", no_wrap=True)
-        for heading in ("share", "samples/s", "wait", "staleness", "MiB", "threads"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        for worker in snapshot.workers:
-            table.add_row(
-                Text(worker.name),
-                Text(worker.node),
+        headings = ("worker", "node", "share", "samples/s", "wait", "staleness", "MiB", "threads")
+        rows = [
+            (
+                worker.name,
+                worker.node,
                 _percent(worker.share),
                 _speed(worker.samples_per_second),
                 _percent(worker.wait),
@@ -119,18 +114,33 @@ def render(snapshot: Snapshot) -> RenderableType:
                 _number(worker.rss_mib, ",.0f"),
                 _number(worker.threads, "d"),
             )
-        parts.append(table)
+            for worker in snapshot.workers
+        ]
+        parts.append(_table(headings, rows))
     if snapshot.servers:
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("server", overflow="ellipsis", no_wrap=True)
-        table.add_column("node", overflow="ellipsis", no_wrap=True)
-        for heading in ("MiB held", "MiB"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        for server in snapshot.servers:
-            held, rss = _number(server.mib, ",.1f"), _number(server.rss_mib, ",.0f")
-            table.add_row(Text(server.name), Text(server.node), held, rss)
-        parts.append(table)
+        rows_of_servers = [
+            (server.name, server.node, _number(server.mib, ",.1f"), _number(server.rss_mib, ",.0f"))
+            for server in snapshot.servers
+        ]
+        parts.append(_table(("server", "node", "MiB held", "MiB"), rows_of_servers))
     return Group(*parts)
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
+    """A table without lines; names, in the first two columns, give way to the numbers."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for index, heading in enumerate(headings):
+        width = max(len(heading), *(len(row[index]) for row in rows))
+        if index < 2:
+            table.add_column(heading, min_width=min(width, 12))  # rich narrows only columns that may wrap
+        else:
+            table.add_column(heading, justify="right", no_wrap=True, min_width=width)
+    for row in rows:
+        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in row))
+    return table
 
 
 class Terminal:
