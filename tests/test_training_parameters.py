@@ -176,6 +176,15 @@ def test_what_cannot_be_carried_is_refused_and_what_is_cast_is_said(caplog: pyte
     assert flat.values[2:].tolist() == [3, 4]
 
 
+def test_a_sparse_gradient_is_refused_where_it_appears() -> None:
+    model = nn.Embedding(5, 2)
+    flat = FlatModel(model)
+    model.zero_grad(set_to_none=True)
+    nn.functional.embedding(torch.tensor([1]), model.weight, sparse=True).sum().backward()
+    with pytest.raises(InputError, match=r"model\.weight: must have a dense gradient; found torch\.sparse_coo"):
+        flat.update()
+
+
 # --- codecs --------------------------------------------------------------------------------------------------------
 
 

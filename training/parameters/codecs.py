@@ -179,7 +179,7 @@ def _front(parameters: int, start: int, length: int) -> int:
 
 def _to_half(values: Floats) -> NDArray[np.float16]:
     half = _cast(values, "float16")
-    wrong = np.isinf(half)
+    wrong = half.view(np.uint16) & 0x7FFF == 0x7C00  # infinite; numpy's isinf takes ten times as long
     if wrong.any():
         wrong &= np.isfinite(values)
         half[wrong] = np.copysign(np.float16(LARGEST_HALF), half[wrong])
