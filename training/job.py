@@ -165,14 +165,15 @@ class TrainingJob(Record):
         tasks: how many of which role run on which node.
         workers, servers: counts, spread over the nodes, where ``tasks`` is not given.
         worker, ps: bounds of the counts when the job is resized.
-        elastic: whether the job, by itself, may use nodes that join.
+        elastic: whether the job, by itself, may use nodes that join, and others than granted when one is lost.
+        autoscale: whether it grants itself, within the bounds and the nodes, the workers that it wishes for.
         restarts: how often a failed task is started again, in all.
         evaluate_every: epochs between validations.
         stop, checkpoints, deadlines: see there.
         telemetry_seconds: length of the intervals of the history.
     """
 
-    version: Literal["coplace.train/v1"] = VERSION
+    version: Literal["coplace.train/v1"] = "coplace.train/v1"
     name: Name
     model: Name | None = None
     program: Name
@@ -195,6 +196,7 @@ class TrainingJob(Record):
     worker: Bounds = Bounds()
     ps: Bounds = Bounds()
     elastic: Flag = True
+    autoscale: Flag = False
     restarts: Count = 20
     evaluate_every: Positive = 1.0
     stop: Stop = Stop()
@@ -210,14 +212,15 @@ class TrainingJob(Record):
         return self
 
     def _problems(self) -> list[Problem]:
-        problems = []
         names = [node.name for node in self.nodes or ()]
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            problems.append(Problem("nodes", "names must differ", shorten(name)))
+        twice = sorted({name for name in names if names.count(name) > 1})
+        problems = [Problem("nodes", "names must differ", shorten(name)) for name in twice]
         if self.tasks is not None:
-            for name in self.tasks:
-                if names and name not in names:
-                    problems.append(Problem(f"tasks.{name}", "is not among the nodes", mend=near(name, names)))
+            problems += [
+                Problem(f"tasks.{name}", "is not among the nodes", mend=near(name, names))
+                for name in self.tasks
+                if names and name not in names
+            ]
             for role, word in (("worker", "workers"), ("ps", "servers")):
                 count = sum(getattr(grant, role) for grant in self.tasks.values())
                 bounds: Bounds = getattr(self, role)

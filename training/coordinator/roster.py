@@ -19,7 +19,7 @@ class Step:
     Attributes:
         number: of the worker's steps.
         version: of the parameters that it starts from.
-        batch: its samples; None if it only validates.
+        batch: its samples, of one epoch; None if it only validates.
         share: of the samples of all workers, when it was given.
         released_at: when it was given, in seconds of the coordinator's clock.
         waited: seconds that the worker had waited for it, for others or for permission.
@@ -31,7 +31,7 @@ class Step:
 
     number: int
     version: int
-    batch: Batch | None
+    batch: tuple[Batch, ...] | None
     share: float
     released_at: float
     waited: float

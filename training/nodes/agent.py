@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from coplace.training.job import Host
-from coplace.training.messages import Message
 from coplace.training.nodes.monitor import NodeMonitor
 from coplace.training.nodes.throttle import Throttle, throttle
 from coplace.training.tasks.main import run_task

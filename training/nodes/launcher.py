@@ -70,18 +70,17 @@ class Slowdown:
 
 
 class Launcher(Protocol):
-    """Starts and ends tasks on nodes, and says what becomes of nodes and tasks.
-
-    Attributes:
-        nodes: the nodes that are there, by name.
-        restarts: whether it starts a failed task again by itself, under its old name.
-    """
+    """Starts and ends tasks on nodes, and says what becomes of nodes and tasks."""
 
     @property
-    def nodes(self) -> Mapping[str, NodeState]: ...
+    def nodes(self) -> Mapping[str, NodeState]:
+        """The nodes that are there, by name."""
+        ...
 
     @property
-    def restarts(self) -> bool: ...
+    def restarts(self) -> bool:
+        """Whether it starts a failed task again by itself, under its old name."""
+        ...
 
     def start(self, tasks: Sequence[TaskSpec]) -> None:
         """Start tasks on their nodes, all of which are there."""

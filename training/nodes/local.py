@@ -2,8 +2,8 @@
 
     python -m coplace.training.nodes.local
 
-reads lines of JSON, ``{"host": ..., "meeting": ..., "logs": ..., "patience": ...}``, and ends, with all agents and their
-tasks, when its standard input does. It is started by the coordinator, whose end ends it.
+reads lines of JSON, ``{"host": ..., "meeting": ..., "logs": ..., "patience": ...}``, and ends, with all agents and
+their tasks, when its standard input does. It is started by the coordinator, whose end ends it.
 """
 
 from __future__ import annotations

@@ -23,14 +23,12 @@ class Pace:
 
 
 class Synchronisation(Protocol):
-    """A strategy.
-
-    Attributes:
-        grouped: whether the gradients of all workers make one update, after which all start their next step.
-    """
+    """A strategy."""
 
     @property
-    def grouped(self) -> bool: ...
+    def grouped(self) -> bool:
+        """Whether the gradients of all workers make one update, after which all start their next step."""
+        ...
 
     def may_start(self, worker: str, paces: Mapping[str, Pace]) -> bool:
         """Whether *worker*, which has no step in flight, may start one; *paces* has all workers of the job."""

@@ -40,8 +40,6 @@ def run_at(spec: TaskSpec, endpoint: Endpoint) -> int:
         by_user = isinstance(error, InputError)
         text = str(error) if by_user else f"{type(error).__name__}: {error}"
         with contextlib.suppress(TransportError):
-            endpoint.send(
-                spec.meeting.coordinator, "failed", {"task": spec.name, "error": text, "by_user": by_user}
-            )
+            endpoint.send(spec.meeting.coordinator, "failed", {"task": spec.name, "error": text, "by_user": by_user})
         return 2 if by_user else 1
     return 0

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 
 from coplace.training.messages import Message
-from coplace.training.parameters.codecs import decode
+from coplace.training.parameters.codecs import Codec, codec, decode
 from coplace.training.parameters.optimizer import ShardOptimizer
 from coplace.training.tasks.spec import TaskSpec
 from coplace.training.transport import Endpoint
@@ -28,7 +28,7 @@ class Server:
     ========== ================================================== =======================================
     message    fields; arrays                                     does
     ========== ================================================== =======================================
-    load       generation, version, start, stop, trainable,       takes over a slice; answers ``loaded``
+    load       generation, start, stop, parameters, total,        takes over a slice; answers ``loaded``
                states; values, one array a state
     push       generation, worker, step, codec; encoded slice     keeps it; tells the coordinator ``staged``
     commit     version, pushes [[worker, step, weight]], rate,    applies, sends parameters; ``applied``
@@ -49,7 +49,7 @@ class Server:
         self._shard: ShardOptimizer | None = None
         self._staged: Pushes = {}
         self._process = psutil.Process()
-        self._half = spec.job.compression.name == "float16"
+        self._codec: Codec | None = None
 
     def run(self) -> None:
         """Serve until told to stop, or until the process that started this one is gone."""
@@ -66,12 +66,11 @@ class Server:
         fields = message.fields
         self._generation, self._start, self._stop = fields["generation"], fields["start"], fields["stop"]
         values, *states = message.arrays
-        self._shard = ShardOptimizer(
-            self._spec.job.optimizer,
-            np.array(values, dtype=np.float32),
-            fields["trainable"],
-            {name: np.array(state) for name, state in zip(fields["states"], states, strict=True)} or None,
-        )
+        trainable = min(max(fields["parameters"] - self._start, 0), self._stop - self._start)
+        state = dict(zip(fields["states"], states, strict=True))
+        self._shard = ShardOptimizer(self._spec.job.optimizer, values, trainable, state)
+        name = "float16" if self._spec.job.compression.name == "float16" else "none"
+        self._codec = codec(name, fields["parameters"], fields["total"])
         self._staged.clear()
         self._tell("loaded", {"generation": self._generation})
 
@@ -108,14 +107,14 @@ class Server:
         if not fields["release"]:
             return
         values = self._held().values
-        if self._half:
-            values = np.clip(values, -65504, 65504).astype(np.float16)
-        self._endpoint.send(
-            fields["release"],
-            "parameters",
-            {"version": fields["version"], "start": self._start, "stop": self._stop},
-            [values],
-        )
+        assert self._codec is not None
+        about = {
+            "version": fields["version"],
+            "start": self._start,
+            "stop": self._stop,
+            "codec": self._codec.name,
+        }
+        self._endpoint.send(fields["release"], "parameters", about, self._codec.encode(self._start, values))
 
     def _on_discard(self, message: Message) -> None:
         for key in [key for key in self._staged if key[0] == message.fields["worker"]]:

@@ -11,8 +11,9 @@ import psutil
 import torch
 
 from coplace.training.data.permutation import order
+from coplace.training.job import TopK
 from coplace.training.messages import Message
-from coplace.training.parameters.codecs import make_codec
+from coplace.training.parameters.codecs import codec, decode
 from coplace.training.parameters.flat import FlatModel
 from coplace.training.program import load_program, samples_at, size_of
 from coplace.training.tasks.spec import TaskSpec
@@ -58,7 +59,8 @@ class Worker:
         torch.manual_seed(job.seed * 1_000_003 + spec.number + 1)
         self._flat = FlatModel(self._program.model)
         self._total = self._flat.layout.total
-        self._codec = make_codec(job.compression, self._flat.layout.parameters, self._total)
+        ratio = job.compression.ratio if isinstance(job.compression, TopK) else 1.0
+        self._codec = codec(job.compression.name, self._flat.layout.parameters, self._total, ratio)
         self._generation = -1
         self._servers: list[tuple[str, int, int]] = []
         self._work: dict[str, Any] | None = None
@@ -124,7 +126,8 @@ class Worker:
 
     def _complete(self, version: int) -> bool:
         slices = self._parameters.get(version, ())
-        return sum(message.fields["stop"] - message.fields["start"] for message in slices) >= self._total
+        come = sum(message.fields["stop"] - message.fields["start"] for message in slices)
+        return bool(come >= self._total)
 
     # --- a step ---
 
@@ -133,7 +136,9 @@ class Worker:
         idle = time.perf_counter() - self._idle_since
         self._void = False
         for message in self._parameters.pop(work["version"]):
-            self._flat.load(message.fields["start"], message.arrays[0])
+            fields = message.fields
+            values = decode(fields["codec"], message.arrays, fields["stop"] - fields["start"])
+            self._flat.load(fields["start"], values)
         self._flat.ready()
         if work["threads"] != torch.get_num_threads():
             torch.set_num_threads(work["threads"])

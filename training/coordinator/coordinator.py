@@ -1,0 +1,411 @@
+"""The loop of a job: passes on messages and events, and does what is due by time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from coplace.instances.errors import InputError, Problem
+from coplace.training.checkpoint import CheckpointStore
+from coplace.training.coordinator import grants as granting
+from coplace.training.coordinator.control import ControlServer
+from coplace.training.coordinator.membership import JobError, Membership
+from coplace.training.coordinator.outcome import Outcome
+from coplace.training.coordinator.record import Record
+from coplace.training.coordinator.roster import Roster
+from coplace.training.coordinator.state import State
+from coplace.training.coordinator.training import Training
+from coplace.training.data.journal import Journal
+from coplace.training.job import Grant, Host, TrainingJob
+from coplace.training.messages import Message
+from coplace.training.nodes.launcher import Launcher, Slowdown
+from coplace.training.scheduling.wishes import Wish, wish
+from coplace.training.tasks.spec import Meeting
+from coplace.training.telemetry.terminal import Snapshot
+from coplace.training.transport import Endpoint
+
+TICK_SECONDS = 0.05
+"""How often is looked at what is due."""
+
+PATIENCE_SECONDS = 10.0
+"""How long a wish must last before a job grants it to itself."""
+
+
+class Coordinator:
+    """Runs one job to its end.
+
+    Args:
+        job: the job.
+        folder: of the run; what is written about it goes there.
+        meeting: where its tasks meet.
+        endpoint: the coordinator's own.
+        launcher: of the tasks; its nodes are being started.
+        expected: nodes that are waited for before anything is granted.
+        resume: start from the newest checkpoint in the folder.
+        show: gets a snapshot a few times a second.
+        say: gets a line on whatever happens.
+    """
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        folder: Path,
+        meeting: Meeting,
+        endpoint: Endpoint,
+        launcher: Launcher,
+        expected: set[str],
+        *,
+        resume: bool = False,
+        tensorboard: bool = True,
+        show: Callable[[Snapshot], None] = lambda snapshot: None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._started = time.monotonic()
+        self._job = job
+        self._folder = folder
+        self._endpoint = endpoint
+        self._launcher = launcher
+        self._expected = expected
+        self._show = show
+        self._say = say
+        self._roster = Roster()
+        self._journal = Journal(folder / "ledger.csv")
+        self._store = CheckpointStore(folder / "checkpoints", job.checkpoints.keep)
+        self._record = Record(job, folder, self._roster, self.clock, tensorboard)
+        self._training = Training(
+            job, endpoint, self._roster, self._record, self.clock, self._journal, self._node_cores
+        )
+        self._state = State(endpoint, self._roster, self._training, self._store, job.optimizer, self.clock, self._say)
+        self._membership = Membership(
+            job, meeting, endpoint, launcher, self._roster, self._training, self._state, self.clock, self._say
+        )
+        self._began: float | None = None
+        self._leaving_nodes: set[str] = set()
+        self._stopping: str | None = None
+        self._closing = False
+        self._final = False
+        self._ticked = 0.0
+        self._wish = Wish(0)
+        self._wished_since = 0.0
+        self._handlers: dict[str, Callable[[Message], Any]] = {
+            "ready": self._membership.on_ready,
+            "failed": self._membership.on_failed,
+            "initial": lambda message: self._state.on_initial(message, self._roster.ready_servers()),
+            "loaded": self._state.on_loaded,
+            "state": self._state.on_state,
+            "staged": self._training.on_staged,
+            "pushed": self._training.on_pushed,
+            "validated": self._training.on_validated,
+            "applied": self._on_applied,
+        }
+        if resume:
+            checkpoint = self._store.latest()
+            if checkpoint is not None:
+                self._state.resume(checkpoint)
+                self._membership.resumes = checkpoint
+                self._journal.rollback(int(checkpoint.ledger["version"]))
+        self._control = ControlServer(
+            folder,
+            {
+                "status": self._on_status,
+                "resize": self._on_resize,
+                "join": self._on_join,
+                "leave": self._on_leave,
+                "slow": self._on_slow,
+                "checkpoint": self._on_checkpoint,
+                "stop": self._on_stop,
+            },
+        )
+
+    def clock(self) -> float:
+        """Seconds since the job started."""
+        return time.monotonic() - self._started
+
+    def stop(self, reason: str = "stopped") -> None:
+        """Ask the job to end; safe in a signal handler."""
+        self._stopping = reason
+
+    def run(self) -> Outcome:
+        """Run the job to its end.
+
+        Raises:
+            InputError: the user's program is at fault.
+            JobError: the job cannot go on.
+        """
+        try:
+            while not self._done():
+                message = self._endpoint.receive(TICK_SECONDS / 2)
+                if message is not None:
+                    self._dispatch(message)
+                if self.clock() - self._ticked >= TICK_SECONDS:
+                    self._ticked = self.clock()
+                    self._tick()
+                self._training.advance()
+            return self._outcome()
+        finally:
+            self._control.close()
+            self._record.close()
+            self._journal.close()
+            self._store.close()
+
+    def _dispatch(self, message: Message) -> None:
+        if not self._launcher.handle(message):
+            handler = self._handlers.get(message.kind)
+            if handler is not None:
+                handler(message)
+
+    def _on_applied(self, message: Message) -> None:
+        fields = message.fields
+        server = self._roster.servers.get(fields["task"])
+        if server is None:
+            return
+        server.applied = fields["version"]
+        if server.applied >= self._training.version and not self._state.keeping:
+            server.asked_at = None
+        elif server.asked_at is not None:
+            server.asked_at = self.clock()
+        self._record.applied(
+            server, fields["version"], fields["seconds"], fields["sent"], fields["received"], fields["rss"]
+        )
+
+    # --- what is due by time ---
+
+    def _tick(self) -> None:
+        for event in self._launcher.poll():
+            self._membership.on_event(event)
+        self._control.poll()
+        nodes = self._launcher.nodes
+        late = self.clock() > self._job.deadlines.start
+        if self._membership.grants is None and nodes and (self._expected <= nodes.keys() or late):
+            self._membership.grants = granting.initial(self._job, nodes)
+        if late and not nodes:
+            raise JobError(f"no node is there after {self._job.deadlines.start:g} s")
+        self._membership.overdue()
+        self._membership.reconcile()
+        self._part_with_nodes()
+        self._note_configuration()
+        self._keep_if_due()
+        if self._stopping is not None and self._training.ending is None:
+            self._stop_now(self._stopping)
+        self._record.flush()
+        self._show(self._record.snapshot(self._word(), self._training.epochs_done))
+        self._consider_wish()
+
+    def _note_configuration(self) -> None:
+        training, roster = self._training, self._roster
+        if training.ledger is None or self._state.phase != "held":
+            return
+        if self._record.samples_per_epoch == 0:
+            self._record.begin(training.ledger.samples)
+            self._record.samples = training.ledger.committed
+            if self._state.layout is not None:
+                self._record.model_mib = self._state.layout.parameters * 4 / 2**20
+        if self._began is None:
+            self._began = self.clock()
+        workers = roster.ready_workers()
+        nodes = self._launcher.nodes
+        cpu = min((nodes[worker.node].cpu for worker in workers if worker.node in nodes), default=None)
+        span = {*(worker.node for worker in workers), *(server.node for server in training.servers)}
+        self._record.configure(len(workers), len(training.servers), len(span), (cpu, None))
+
+    def _keep_if_due(self) -> None:
+        state = self._state
+        if state.phase != "held" or state.keeping:
+            return
+        if self._training.finished and not self._final:
+            self._final = True
+            state.keep(write=True)
+        elif self.clock() - state.kept_at >= self._job.checkpoints.every_seconds and not self._final:
+            state.keep(write=True)
+
+    def _stop_now(self, reason: str) -> None:
+        if self._state.phase == "held":
+            self._training.end(reason)
+        elif self._state.phase in ("absent", "asking"):
+            raise JobError(f"{reason} before the training began")
+
+    def _consider_wish(self) -> None:
+        weights = self._training.weights() if self._training.ledger is not None else {}
+        record = self._record
+        if weights and record.seconds > 0:
+            least, most = self._job.worker.min, self._job.worker.max
+            self._wish = wish(len(weights), record.computed / record.seconds, weights, least, most)
+            if self._wish.workers == len(weights) or not self._job.autoscale:
+                self._wished_since = self.clock()
+            elif self.clock() - self._wished_since > PATIENCE_SECONDS:
+                self._wished_since = self.clock()
+                self._grant_wish()
+
+    def _grant_wish(self) -> None:
+        """Stand-alone: take what the nodes allow."""
+        grants, nodes = self._membership.grants, self._launcher.nodes
+        assert grants is not None
+        room = sum(node.cpu // 1000 for node in nodes.values())
+        workers = min(self._wish.workers, max(room, granting.total(grants, "worker")))
+        if self._wish.without:  # the workers to give back are named, so that they go and no others
+            for name in self._wish.without:
+                worker = self._roster.workers.get(name)
+                if worker is not None and worker.node in grants:
+                    grants = {**grants, worker.node: granting.changed(grants[worker.node], "worker", -1)}
+        elif workers != granting.total(grants, "worker"):
+            grants = granting.spread(workers, granting.total(grants, "ps"), nodes, grants)
+        if grants != self._membership.grants:
+            self._say(f"{self._wish.reason}; now {granting.total(grants, 'worker')} workers")
+            self._membership.grant(grants)
+            self._record.seconds = self._record.computed = 0.0
+
+    def _part_with_nodes(self) -> None:
+        for node in list(self._leaving_nodes):
+            if not self._roster.on(node):
+                self._leaving_nodes.discard(node)
+                remove = getattr(self._launcher, "remove", None)
+                if remove is not None:
+                    remove(node)
+
+    def _node_cores(self) -> Mapping[str, tuple[int, float | None]]:
+        return {
+            name: (node.cpu, None if node.sample is None else node.sample.smooth_free_cores)
+            for name, node in self._launcher.nodes.items()
+        }
+
+    def _word(self) -> str:
+        if self._training.finished:
+            return "ending"
+        words = {"absent": "starting", "asking": "starting", "loading": "moving parameters", "broken": "recovering"}
+        return words.get(self._state.phase, "training")
+
+    # --- control ---
+
+    def _on_status(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        training, record = self._training, self._record
+        return {
+            "job": self._job.name,
+            "state": self._word(),
+            "seconds": self.clock(),
+            "epoch": training.epochs_done,
+            "version": training.version,
+            "samples": record.samples,
+            "accuracy": record.accuracy,
+            "outlook": record.outlook,
+            "speed": sum(speed for speed, _ in record.recent().values()),
+            "nodes": {name: {"cpu": node.cpu, "memory": node.memory} for name, node in self._launcher.nodes.items()},
+            "tasks": [
+                {"name": task.name, "role": task.role, "node": task.node, "phase": task.phase} for task in self._roster
+            ],
+            "grants": {node: grant.model_dump() for node, grant in (self._membership.grants or {}).items()},
+            "wish": {"workers": self._wish.workers, "without": list(self._wish.without), "reason": self._wish.reason},
+            "pauses": [pause.seconds for pause in self._state.pauses],
+            "failures": len(self._membership.failures),
+        }
+
+    def _on_resize(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        nodes = self._launcher.nodes
+        if self._membership.grants is None:
+            raise InputError([Problem("", "the job has not started yet")])
+        if fields.get("tasks") is not None:
+            grants = {str(node): Grant.model_validate(grant) for node, grant in dict(fields["tasks"]).items()}
+            for node in grants:
+                if node not in nodes:
+                    known = ", ".join(sorted(nodes))
+                    raise InputError([Problem(f"tasks.{node}", f"must be one of the nodes {known}")])
+        else:
+            now = self._membership.grants
+            workers = fields.get("workers") or granting.total(now, "worker")
+            servers = fields.get("servers") or granting.total(now, "ps")
+            grants = granting.spread(int(workers), int(servers), nodes, now)
+        self._membership.grant(grants)
+        return {"tasks": {node: grant.model_dump() for node, grant in grants.items()}}
+
+    def _on_join(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        add = getattr(self._launcher, "add_local", None)
+        if add is None:
+            raise InputError([Problem("", "nodes of this job join by themselves, not by request")])
+        host = Host.model_validate(fields["host"])
+        if host.name in self._launcher.nodes:
+            raise InputError([Problem("host", "is there already", host.name)])
+        add(host)
+        return {"node": host.name}
+
+    def _on_leave(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        node = self._known_node(fields)
+        grants = self._membership.grants
+        if grants is not None:
+            others = {name: there for name, there in self._launcher.nodes.items() if name != node}
+            if not others:
+                raise InputError([Problem("node", "is the only one", node, "stop the job instead")])
+            self._membership.grant(granting.without(grants, node, others, self._job.worker, self._job.ps))
+        self._leaving_nodes.add(node)
+        return {"node": node}
+
+    def _on_slow(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        node = self._known_node(fields)
+        slowdown = Slowdown(fields.get("share"), float(fields.get("pause") or 0.0), fields.get("delay"))
+        if slowdown.delay is not None:
+            for worker in self._roster.workers.values():
+                if worker.node == node:
+                    self._endpoint.send(worker.address, "delay", {"seconds": slowdown.delay})
+        else:
+            self._launcher.slow_down(node, slowdown)
+        return {"node": node}
+
+    def _known_node(self, fields: Mapping[str, Any]) -> str:
+        node = str(fields["node"])
+        if node not in self._launcher.nodes:
+            known = ", ".join(sorted(self._launcher.nodes))
+            raise InputError([Problem("node", f"must be one of {known}", node)])
+        return node
+
+    def _on_checkpoint(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        if self._state.phase != "held" or self._state.keeping:
+            raise InputError([Problem("", "parameters are being moved; ask again")])
+        self._state.keep(write=True)
+        return {"version": self._training.version}
+
+    def _on_stop(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        self.stop("stopped on request")
+        return {"epoch": self._training.epochs_done}
+
+    # --- the end ---
+
+    def _done(self) -> bool:
+        """All is committed, validated and kept."""
+        kept = self._state.kept
+        return (
+            self._final
+            and self._state.phase == "held"
+            and not self._state.keeping
+            and kept is not None
+            and kept.version == self._training.version
+        )
+
+    def _outcome(self) -> Outcome:
+        record, state, training = self._record, self._state, self._training
+        end = self.clock()
+        began = self._began if self._began is not None else end
+        busy = max(record.seconds, 1e-9)
+        ending = training.ending
+        return Outcome(
+            ended=ending or "all epochs are done",
+            complete=self._stopping is None,
+            seconds=end,
+            training_seconds=end - began,
+            epochs=training.epochs_done,
+            samples=0 if training.ledger is None else training.ledger.committed,
+            version=training.version,
+            loss=record.loss,
+            validation_loss=record.validation_loss,
+            accuracy=record.accuracy,
+            speed=record.samples / max(end - began, 1e-9),
+            waited=record.waited / busy,
+            communicated=record.communicated / busy,
+            rolled_back=state.rolled_back,
+            pauses=tuple(state.pauses),
+            failures=tuple(self._membership.failures),
+        )
+
+    @property
+    def state(self) -> State:
+        """Where the parameters are; after the run, ``state.kept`` has them."""
+        return self._state

@@ -1,0 +1,298 @@
+"""Tasks come and go until the roster is as granted: started, welcomed, let go, and started again when they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from coplace.instances.errors import InputError, Problem
+from coplace.training.coordinator import grants as granting
+from coplace.training.coordinator.grants import Grants
+from coplace.training.coordinator.roster import Roster, Server, Worker
+from coplace.training.coordinator.state import State
+from coplace.training.coordinator.training import Training
+from coplace.training.job import Grant, TrainingJob
+from coplace.training.messages import Message
+from coplace.training.nodes.launcher import Event, Launcher, NodeJoined, NodeLost, TaskExited
+from coplace.training.tasks.spec import Meeting, Role, TaskSpec
+from coplace.training.transport import Endpoint
+
+
+class JobError(Exception):
+    """The job cannot go on."""
+
+
+@dataclass(slots=True)
+class Failure:
+    """A task or node that was lost, and when, in seconds since the job started."""
+
+    at_seconds: float
+    name: str
+    why: str
+
+
+class Membership:
+    """Keeps the tasks as granted.
+
+    Attributes:
+        grants: tasks that should run on each node.
+        failures: tasks and nodes that were lost.
+    """
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        meeting: Meeting,
+        endpoint: Endpoint,
+        launcher: Launcher,
+        roster: Roster,
+        training: Training,
+        state: State,
+        clock: Callable[[], float],
+        say: Callable[[str], None],
+    ) -> None:
+        self._job = job
+        self._meeting = meeting
+        self._endpoint = endpoint
+        self._launcher = launcher
+        self._roster = roster
+        self._training = training
+        self._state = state
+        self._clock = clock
+        self._say = say
+        self._count = {"worker": 0, "ps": 0}
+        self._restarts = 0
+        self._not_before = 0.0
+        self.grants: Grants | None = None
+        self.failures: list[Failure] = []
+        self.resumes: Any = None
+
+    # --- what happens ---
+
+    def on_event(self, event: Event) -> None:
+        """A node came or went, or a task ended."""
+        if isinstance(event, NodeJoined):
+            self._say(f"node {event.node} is there")
+            if self.grants is not None and self._job.elastic:
+                self.grants = self._grown(event.node)
+        elif isinstance(event, NodeLost):
+            self.failures.append(Failure(self._clock(), event.node, event.why))
+            self._say(f"node {event.node} is lost: {event.why}")
+            for task in self._roster.on(event.node):
+                self._lose(task, f"its node {event.node} is lost")
+            if self.grants is not None and self._job.elastic:
+                self.grants = granting.without(
+                    self.grants, event.node, self._launcher.nodes, self._job.worker, self._job.ps
+                )
+        elif isinstance(event, TaskExited):
+            exited = self._roster.get(event.task)
+            if exited is not None:
+                self._fail(exited, event.why)
+
+    def _grown(self, node: str) -> Grants:
+        assert self.grants is not None
+        nodes = self._launcher.nodes
+        short = self._job.tasks is None and (self._job.workers - granting.total(self.grants, "worker"))
+        if short and short > 0:
+            servers = max(granting.total(self.grants, "ps"), self._job.ps.min)
+            return granting.spread(self._job.workers, servers, nodes, self.grants)
+        return granting.grown(self.grants, node, nodes, self._job.worker)
+
+    def on_ready(self, message: Message) -> None:
+        """A task has started, or has been started again by the launcher under its old name."""
+        fields = message.fields
+        task = self._roster.get(fields["task"])
+        if task is None:
+            self._endpoint.send(fields["address"], "stop")
+            return
+        if task.phase != "starting":
+            if task.address == fields["address"]:
+                return
+            self._say(f"{task.name} was started again on {task.node}")
+            self.failures.append(Failure(self._clock(), task.name, "its process failed"))
+            task = self._again(task)
+        task.address = fields["address"]
+        task.phase = "ready"
+        if isinstance(task, Worker):
+            self._state.meet(task, fields)
+            if self._training.ledger is None:
+                document = None if self.resumes is None else self.resumes.ledger
+                self._training.begin(fields["samples"], fields["validation"], document)
+            self._training.join(task)
+            self._state.introduce(task)
+
+    def _again(self, task: Worker | Server) -> Worker | Server:
+        self._forget(task)
+        fresh: Worker | Server = type(task)(task.name, task.node, self._clock())
+        self._add(fresh)
+        return fresh
+
+    def on_failed(self, message: Message) -> None:
+        """A task says why it ends.
+
+        Raises:
+            InputError: the user's program is at fault, so that trying again is of no use.
+        """
+        fields = message.fields
+        if fields["by_user"]:
+            raise InputError([Problem("", fields["error"])], fields["task"])
+        task = self._roster.get(fields["task"])
+        if task is not None:
+            self._fail(task, fields["error"])
+
+    def overdue(self) -> None:
+        """Give up tasks that have not answered within their deadlines."""
+        now, limits = self._clock(), self._job.deadlines
+        for task in self._roster:
+            if task.phase == "starting" and now - task.started_at > limits.start:
+                self._kill(task, f"it was not ready within {limits.start:g} s")
+            elif isinstance(task, Server):
+                if task.asked_at is not None and now - task.asked_at > limits.server:
+                    self._kill(task, f"it did not answer within {limits.server:g} s")
+            elif task.step is not None and task.step.ready_at is None and not self._training.paused:
+                self._overdue_step(task, now)
+
+    def _overdue_step(self, worker: Worker, now: float) -> None:
+        step, limits = worker.step, self._job.deadlines
+        assert step is not None
+        if step.report is not None:
+            since = max(step.reported_at, self._state.held_since)
+            if now - since > limits.server:
+                for server in self._training.servers:
+                    if server.name not in step.staged:
+                        self._kill(server, f"it has not got a gradient of {worker.name} within {limits.server:g} s")
+            return
+        limit = max(limits.step, 10 * worker.seconds)
+        if now - max(step.released_at, self._state.held_since) > limit:
+            self._kill(worker, f"its step was not done within {limit:g} s")
+
+    def _kill(self, task: Worker | Server, why: str) -> None:
+        self._launcher.kill(task.name)
+        self._fail(task, why)
+
+    def _fail(self, task: Worker | Server, why: str) -> None:
+        if task.phase != "leaving":
+            self.failures.append(Failure(self._clock(), task.name, why))
+            self._say(f"{task.name} on {task.node} failed: {why}")
+            self._restarts += 1
+            if self._restarts > self._job.restarts:
+                raise JobError(f"more than {self._job.restarts} tasks failed; the last, {task.name}: {why}")
+            # At once the first times; a task that fails whenever it starts must not keep the node busy with that.
+            early = task.phase == "starting"
+            self._not_before = self._clock() + (min(10.0, 0.2 * 2**self._restarts) if early else 0.0)
+        self._lose(task, why)
+
+    def _lose(self, task: Worker | Server, why: str) -> None:
+        self._forget(task)
+        if isinstance(task, Server):
+            self._state.lost(task)
+        else:
+            self._state.asked_again()
+
+    def _forget(self, task: Worker | Server) -> None:
+        if isinstance(task, Worker):
+            self._roster.workers.pop(task.name, None)
+            self._training.leave(task)
+        else:
+            self._roster.servers.pop(task.name, None)
+        if task.address:
+            self._endpoint.forget(task.address)
+
+    # --- what should be ---
+
+    def grant(self, grants: Grants) -> None:
+        """Take over other grants.
+
+        Raises:
+            InputError: there would be no worker or no server, or a count is out of the job's bounds.
+        """
+        for role, bounds in (("worker", self._job.worker), ("ps", self._job.ps)):
+            count = granting.total(grants, role)
+            if not bounds.min <= count <= bounds.max:
+                rule = f"a job has {bounds.min} to {bounds.max} tasks of role {role}"
+                raise InputError([Problem("tasks", rule, str(count))])
+        self.grants = grants
+
+    def reconcile(self) -> None:
+        """Start what is missing, let go what is too much, and move the parameters when their servers change."""
+        if self.grants is None:
+            return
+        now = self._clock()
+        for node in self._launcher.nodes:
+            self._adjust(node, self.grants.get(node, Grant()), now)
+        for task in self._roster:
+            if task.node not in self.grants or task.node not in self._launcher.nodes:
+                task.phase = "leaving" if task.phase != "starting" else self._abort(task)
+        self._let_go()
+        self._place_parameters()
+
+    def _adjust(self, node: str, grant: Grant, now: float) -> None:
+        roles: tuple[Role, Role] = ("ps", "worker")
+        for role in roles:
+            wanted = grant.ps if role == "ps" else grant.worker
+            have = [task for task in self._roster.on(node) if task.role == role and task.phase != "leaving"]
+            while len(have) < wanted and now >= self._not_before:
+                have.append(self._start(role, node))
+            for task in have[wanted:]:  # the latest ones go
+                task.phase = "leaving" if task.phase != "starting" else self._abort(task)
+
+    def _abort(self, task: Worker | Server) -> Any:
+        self._launcher.kill(task.name)
+        self._forget(task)
+        return "leaving"
+
+    def _start(self, role: Role, node: str) -> Worker | Server:
+        name = f"{'worker' if role == 'worker' else 'server'}-{self._count[role]}"
+        self._count[role] += 1
+        task: Worker | Server = (Worker if role == "worker" else Server)(name, node, self._clock())
+        self._add(task)
+        self._launcher.start([TaskSpec(name=name, role=role, node=node, meeting=self._meeting, job=self._job)])
+        return task
+
+    def _add(self, task: Worker | Server) -> None:
+        if isinstance(task, Worker):
+            self._roster.workers[task.name] = task
+        else:
+            self._roster.servers[task.name] = task
+
+    def _let_go(self) -> None:
+        for task in self._roster:
+            if task.phase != "leaving":
+                continue
+            if isinstance(task, Worker):
+                if task.step is None:
+                    self._dismiss(task)
+            elif task not in self._training.servers:
+                self._dismiss(task)
+
+    def _dismiss(self, task: Worker | Server) -> None:
+        self._endpoint.send(task.address, "stop")
+        self._forget(task)
+
+    def _place_parameters(self) -> None:
+        state, training = self._state, self._training
+        servers = self._roster.ready_servers()
+        complete = bool(servers) and not self._missing("ps")
+        if state.phase == "absent":
+            started = not self._missing("worker") or self._clock() > self._job.deadlines.start
+            workers = self._roster.ready_workers()
+            if complete and workers and started:
+                if state.kept is not None:
+                    state.load(servers, "start")
+                else:
+                    state.ask(workers[0])
+        elif state.phase == "broken":
+            if complete:
+                state.recover(servers)
+        elif state.phase == "held" and complete and not state.keeping and servers != training.servers:
+            state.keep(move=servers, why=f"from {len(training.servers)} to {len(servers)} servers")
+
+    def _missing(self, role: Role) -> int:
+        """Tasks of a role that are granted on nodes that are there, and not ready."""
+        assert self.grants is not None
+        there = {node: grant for node, grant in self.grants.items() if node in self._launcher.nodes}
+        ready = [task for task in self._roster if task.role == role and task.phase == "ready"]
+        if role == "worker" and not self._roster.workers:
+            return 1
+        return granting.total(there, role) - len(ready)

@@ -1,0 +1,1 @@
+"""Who does how much of a step, from what is measured."""
