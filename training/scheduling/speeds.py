@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 
 SMOOTHING = 0.2
 """Weight of a step in the smoothed speed: of noise with deviation σ, a deviation of σ/3 is left."""
@@ -13,6 +14,9 @@ JUMP = 1.25
 NOISY = 2.0
 """Most that the factor becomes for a worker whose steps are noisy: three times their deviation if that is more."""
 
+ASIDE = 4
+"""So many steps in a row outside on the same side are a change even if no two neighbours agree."""
+
 _DEVIATIONS = 3 * math.sqrt(math.pi / 2)  # three standard ones as a multiple of the mean absolute one, of normal noise
 
 
@@ -20,10 +24,11 @@ class SpeedEstimate:
     """Samples per second of each worker: smoothed exponentially, deaf to a single outlier, quick after a change.
 
     A step within :data:`JUMP` of the estimate is averaged in, geometrically, since a speed is a ratio. One outside is
-    set aside. If the next is outside on the same side, the speed has changed, and the estimate starts again from the
-    two, or from the later one if they differ as much: then the change came in the middle of the earlier step. Where
-    steps are so noisy that chance alone takes one in a hundred outside, the factor grows with the noise. After a
-    start the estimate is the plain mean of the steps since, until that is as smooth as the smoothing.
+    set aside. When two in a row are outside on the same side and agree, the speed has changed, and the estimate starts
+    again from them; of steps that do not agree it takes :data:`ASIDE`, and starts from their median. A change in the
+    middle of a step is thus followed after two whole steps. Where steps are so noisy that chance takes one in a hundred
+    outside, the factor grows with the noise. After a start the estimate is the plain mean of the steps since, until
+    that is as smooth as the smoothing.
 
     Shares of a batch b_i in proportion to these speeds lead to equal step times also where a step has a fixed overhead,
     t_i = o_i + b_i / s_i, when repeated: the measured b_i / t_i grows with b_i, but less than in proportion, so the
@@ -83,20 +88,26 @@ class _Level:
         self.value = value
         self.steps = 1
         self.noise = 0.0  # smoothed absolute deviation of steps that are no outliers
-        self.aside: float | None = None
+        self.aside: list[float] = []
 
     def add(self, value: float, smoothing: float, jump: float) -> None:
         deviation = value - self.value
         jump = max(jump, min(math.log(NOISY), _DEVIATIONS * self.noise))
         if abs(deviation) <= jump:
-            self.aside = None
+            self.aside.clear()
             self.steps += 1
             self.noise += (abs(deviation) - self.noise) * smoothing / 2
             self.value += deviation * max(smoothing, 1 / self.steps)
-        elif self.aside is not None and (self.aside > self.value) == (deviation > 0):
-            agree = abs(value - self.aside) <= jump
-            self.value = (value + self.aside) / 2 if agree else value
-            self.steps = 2 if agree else 1
-            self.aside = None
-        else:
-            self.aside = value
+            return
+        if self.aside and (self.aside[-1] > self.value) != (deviation > 0):
+            self.aside.clear()
+        self.aside.append(value)
+        if len(self.aside) > 1 and abs(value - self.aside[-2]) <= jump:
+            self._start(self.aside[-2:])
+        elif len(self.aside) == ASIDE:
+            self._start(self.aside)
+
+    def _start(self, values: list[float]) -> None:
+        self.value = median(values)
+        self.steps = len(values)
+        self.aside.clear()
