@@ -221,7 +221,7 @@ class Machine(RuleBasedStateMachine):
 
 
 def test_the_ledger_agrees_with_a_naive_model() -> None:
-    run_state_machine_as_test(Machine, settings=settings(max_examples=120, stateful_step_count=50, deadline=None))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=80, stateful_step_count=50, deadline=None))
 
 
 def take(ledger: Ledger, worker: str, number: int, roll: bool = False) -> Batch:
