@@ -292,7 +292,8 @@ class Coordinator:
             "speed": sum(speed for speed, _ in record.recent().values()),
             "nodes": {name: {"cpu": node.cpu, "memory": node.memory} for name, node in self._launcher.nodes.items()},
             "tasks": [
-                {"name": task.name, "role": task.role, "node": task.node, "phase": task.phase} for task in self._roster
+                {"name": task.name, "role": task.role, "node": task.node, "phase": task.phase, "pid": task.pid}
+                for task in self._roster
             ],
             "grants": {node: grant.model_dump() for node, grant in (self._membership.grants or {}).items()},
             "wish": {"workers": self._wish.workers, "without": list(self._wish.without), "reason": self._wish.reason},

@@ -112,7 +112,7 @@ class Membership:
             self._say(f"{task.name} was started again on {task.node}")
             self.failures.append(Failure(self._clock(), task.name, "its process failed"))
             task = self._again(task)
-        task.address = fields["address"]
+        task.address, task.pid = fields["address"], fields["pid"]
         task.phase = "ready"
         if isinstance(task, Worker):
             self._state.meet(task, fields)

@@ -47,6 +47,7 @@ class Worker:
     """A worker.
 
     Attributes:
+        pid: of its process, on its node.
         idle_since: when its last step was committed or, before the first one, when it was ready.
         seconds: of its longest step so far.
         sent, received: bytes, as of its last report.
@@ -57,6 +58,7 @@ class Worker:
     started_at: float
     phase: Phase = "starting"
     address: str = ""
+    pid: int = 0
     pace: Pace = field(default_factory=Pace)
     steps: int = 0
     step: Step | None = None
@@ -78,6 +80,7 @@ class Server:
     """A server.
 
     Attributes:
+        pid: of its process, on its node.
         slice: floats of the flat state that it holds, [start, stop); empty before it holds any.
         asked_at: since when an answer of it is due; None if none is.
         applied: version up to which it has applied commits.
@@ -89,6 +92,7 @@ class Server:
     started_at: float
     phase: Phase = "starting"
     address: str = ""
+    pid: int = 0
     slice: tuple[int, int] = (0, 0)
     asked_at: float | None = None
     applied: int = 0

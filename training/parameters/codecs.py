@@ -36,6 +36,14 @@ class Codec(Protocol):
         """What :meth:`encode` was given, or what is left of it; ValueError unless it is *length* floats."""
         ...
 
+    def begin(self) -> None:
+        """The next slices are those of a new push."""
+        ...
+
+    def undo(self) -> None:
+        """Be as before the slices of the last push were written: it is to be written once more, cut in another way."""
+        ...
+
     def reset(self) -> None:
         """Forget what is kept for later, as after a restart from older parameters."""
         ...
@@ -86,8 +94,10 @@ class Plain:
         """The array that was sent."""
         return _decode_plain(arrays, length)
 
-    def reset(self) -> None:
+    def begin(self) -> None:
         """Nothing is kept."""
+
+    undo = reset = begin
 
 
 class Half:
@@ -110,8 +120,10 @@ class Half:
         """The numbers that were sent, as float32."""
         return _decode_half(arrays, length)
 
-    def reset(self) -> None:
+    def begin(self) -> None:
         """Nothing is kept."""
+
+    undo = reset = begin
 
 
 class TopK:
@@ -129,6 +141,7 @@ class TopK:
         self._parameters = parameters
         self._ratio = ratio
         self._kept: Floats = np.zeros(parameters, np.float32)
+        self._before: Floats = self._kept.copy()
         self._magnitude: Floats = np.empty(0, np.float32)
 
     def encode(self, start: int, values: Floats) -> list[NDArray[Any]]:
@@ -147,9 +160,18 @@ class TopK:
         """The entries that were sent, and zeros between them."""
         return _decode_topk(arrays, length)
 
+    def begin(self) -> None:
+        """Remember what is kept, for :meth:`undo`."""
+        self._before[:] = self._kept
+
+    def undo(self) -> None:
+        """Keep again what was kept before the last push."""
+        self._kept[:] = self._before
+
     def reset(self) -> None:
         """Forget what was not sent yet."""
         self._kept.fill(0)
+        self._before.fill(0)
 
     def _largest(self, sums: Floats) -> NDArray[np.intp]:
         if not len(sums):

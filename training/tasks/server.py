@@ -53,7 +53,7 @@ class Server:
 
     def run(self) -> None:
         """Serve until told to stop, or until the process that started this one is gone."""
-        self._tell("ready", {"address": self._endpoint.address})
+        self._tell("ready", {"address": self._endpoint.address, "pid": self._process.pid})
         while True:
             message = self._endpoint.receive(5.0)
             if message is None:

@@ -54,6 +54,7 @@ class Worker:
         self._coordinator = spec.meeting.coordinator
         job = spec.job
         torch.set_num_threads(1 if job.threads == "auto" else job.threads)
+        _warm_up()
         torch.manual_seed(job.seed)
         self._program = load_program(job.program, job.arguments)
         torch.manual_seed(job.seed * 1_000_003 + spec.number + 1)
@@ -79,6 +80,7 @@ class Worker:
             "ready",
             {
                 "address": self._endpoint.address,
+                "pid": self._process.pid,
                 "layout": self._flat.layout.to_document(),
                 "samples": size_of(self._program.data),
                 "validation": 0 if validation is None else size_of(validation),
@@ -217,6 +219,10 @@ class Worker:
         return True
 
     def _send_push(self, step: int) -> None:
+        if self._push is None:
+            self._codec.begin()
+        else:
+            self._codec.undo()
         update = self._flat.update()
         for address, start, stop in self._servers:
             fields = {
@@ -230,3 +236,9 @@ class Worker:
 
     def _tell(self, kind: str, fields: dict[str, Any], arrays: list[np.ndarray[Any, Any]] | None = None) -> None:
         self._endpoint.send(self._coordinator, kind, {"task": self._spec.name, **fields}, arrays or [])
+
+
+def _warm_up() -> None:
+    """Have PyTorch load what it loads at the first use, before others wait for the first step."""
+    layer = torch.nn.Linear(2, 2)
+    torch.nn.functional.cross_entropy(layer(torch.zeros(2, 2)), torch.zeros(2, dtype=torch.int64)).backward()
