@@ -13,8 +13,7 @@ from coplace.formulations.relaxation import Choices, Relaxation, Row, all_choice
 from coplace.formulations.relaxation.choices import job_ranges
 from coplace.instances import WORKER, Instance, parse_instance, to_document
 from coplace.instances.generation import FAMILIES, generate
-from tests.oracle.enumerate import best_plan
-from tests.oracle.tiny import tiny_instance
+from tests.oracle.tiny import best_of_tiny, tiny_instance
 
 SEEDS = range(60)
 ARRAYS = (
@@ -141,7 +140,7 @@ def test_pieces_of_intensity_bound_every_plan_and_tighten(chunk: int) -> None:
     tighter = 0
     for seed in range(chunk * 25, chunk * 25 + 25):
         instance = tiny_instance(seed)
-        choices, (best, _) = all_choices(instance), best_plan(instance)
+        choices, (best, _) = all_choices(instance), best_of_tiny(seed)
         bounds = []
         for thresholds in (True, False):
             relaxation = Relaxation(choices, thresholds=thresholds)

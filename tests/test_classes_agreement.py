@@ -11,8 +11,7 @@ from coplace.formulations.columns import ColumnSet, column_set
 from coplace.formulations.cpsat.by_class import ClassCpsat
 from coplace.formulations.mip.by_class import ClassMip
 from coplace.instances import Instance, Plan
-from tests.oracle.enumerate import best_plan
-from tests.oracle.tiny import tiny_instance
+from tests.oracle.tiny import best_of_tiny, tiny_instance
 
 CHUNK = 50
 CHUNKS = range(6)
@@ -23,7 +22,7 @@ LIMIT = 60.0
 def tiny(seed: int) -> tuple[Instance, ColumnSet, float, Plan]:
     """An instance, its columns, the highest objective of all plans and a plan that has it."""
     instance = tiny_instance(seed)
-    return instance, column_set(instance), *best_plan(instance)
+    return instance, column_set(instance), *best_of_tiny(seed)
 
 
 def optimum(places: Places, hint: Plan | None = None) -> float:
@@ -64,5 +63,7 @@ def test_classes_never_promise_less_than_brute_force_finds(chunk: int) -> None:
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         instance, columns, best, _ = tiny(seed)
         places = Places(columns)
-        for classes in (places, merged(places)):
+        # With each node a class of its own the test above has the optimum, and it is that of brute force.
+        different = {each.classes: each for each in (places, merged(places)) if each.classes != alone(columns).classes}
+        for classes in different.values():
             assert optimum(classes) >= best * (1 - 1e-6) - 1e-9, instance.name

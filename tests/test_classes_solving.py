@@ -26,7 +26,7 @@ from coplace.solver.classes.patterns import Knapsack, violated
 from coplace.solver.exact.task import Bounded, Ended, Found, Task
 from tests.building import instance, node, ring_job
 from tests.oracle.enumerate import best_plan
-from tests.oracle.tiny import tiny_instance
+from tests.oracle.tiny import best_of_tiny, tiny_instance
 
 ROOM: Amounts = (4, 16_000, 64_000, 25)
 
@@ -124,7 +124,7 @@ def test_a_packing_says_when_there_is_none() -> None:
 @cache
 def tiny(seed: int) -> tuple[Instance, float]:
     found = tiny_instance(seed)
-    return found, best_plan(found)[0]
+    return found, best_of_tiny(seed)[0]
 
 
 def solved(found: Instance, backend: str, seconds: float, gap: float) -> tuple[Ended, float, float]:

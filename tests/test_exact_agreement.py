@@ -19,8 +19,7 @@ from coplace.formulations.solution import Solution
 from coplace.instances import Instance, Plan
 from coplace.solver import check, solve
 from coplace.solver.exact.worker import Worker
-from tests.oracle.enumerate import best_plan
-from tests.oracle.tiny import tiny_instance, wide_instance
+from tests.oracle.tiny import best_of_tiny, tiny_instance, wide_instance
 
 CHUNK = 50
 CHUNKS = range(10)
@@ -34,7 +33,7 @@ Solver = Callable[..., Solution]
 def tiny(seed: int) -> tuple[Instance, ColumnSet, float, Plan]:
     """An instance, its columns, the highest objective of all plans and a plan that has it."""
     instance = tiny_instance(seed)
-    return instance, column_set(instance), *best_plan(instance)
+    return instance, column_set(instance), *best_of_tiny(seed)
 
 
 def by_cpsat(columns: ColumnSet, *, symmetry: bool = True, hint: Plan | None = None) -> Solution:
@@ -73,8 +72,9 @@ def seeds(chunk: int, size: int = CHUNK) -> range:
 def test_solvers_find_what_brute_force_finds(chunk: int) -> None:
     for seed in seeds(chunk):
         instance, columns, best, _ = tiny(seed)
-        for solver in SOLVERS.values():
-            assert_optimal(instance, solver(columns), best)
+        for name, solver in SOLVERS.items():
+            if name != "cbc" or seed % 4 == 0:  # each solve of CBC is a process; it is given the model of HiGHS
+                assert_optimal(instance, solver(columns), best)
 
 
 @pytest.mark.parametrize("chunk", range(4))

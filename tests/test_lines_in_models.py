@@ -24,8 +24,7 @@ from coplace.solver import check
 from coplace.solver.exact import staged
 from coplace.solver.exact.task import Bounded, Event, Found, Task
 from tests.building import A100, instance, node, ps_job, ring_job
-from tests.oracle.enumerate import best_plan
-from tests.oracle.tiny import tiny_instance, wide_instance
+from tests.oracle.tiny import best_of_tiny, tiny_instance, wide_instance
 
 CHUNK = 10
 CHUNKS = range(7)
@@ -48,7 +47,7 @@ SOLVERS: dict[str, Callable[..., Solution]] = {"cpsat": cpsat, "highs": highs}
 @cache
 def brute_force(seed: int) -> tuple[Instance, float, Plan]:
     tiny = tiny_instance(seed)
-    return (tiny, *best_plan(tiny))
+    return (tiny, *best_of_tiny(seed))
 
 
 def tolerance_of(seed: int) -> float:

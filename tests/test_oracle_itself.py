@@ -24,7 +24,7 @@ from coplace.instances import (
 from tests.oracle.enumerate import Search, best_plan, feasible_plans
 from tests.oracle.sampling import sample_plans
 from tests.oracle.scoring import RULES, Oracle, caps, demand, measured, sizes, weights
-from tests.oracle.tiny import best_features, count_features, tiny_instance, wide_instance
+from tests.oracle.tiny import best_features, best_of_tiny, count_features, tiny_instance, wide_instance
 
 SEEDS = range(300)
 
@@ -59,7 +59,7 @@ def test_best_plans_do_everything_that_a_plan_can_do() -> None:
     found: Counter[str] = Counter()
     for seed in SEEDS[:120]:
         instance = tiny_instance(seed)
-        found.update(best_features(instance, best_plan(instance)[1].allocations))
+        found.update(best_features(instance, best_of_tiny(seed)[1].allocations))
     expected = "starts a job|leaves a job waiting|stops a job|keeps a job|resizes a job"
     assert not {what for what in words(expected) if found[what] < 3}
     assert found["moves a job or changes its profile"] >= 3
@@ -101,7 +101,7 @@ def test_enumerated_plans_are_feasible_and_scored_as_the_rules_say(seed: int) ->
 def test_no_sampled_feasible_plan_is_missing(seed: int) -> None:
     instance = tiny_instance(seed)
     oracle = Oracle(instance)
-    best = best_plan(instance)[0]
+    best = best_of_tiny(seed)[0]
     for plan in sample_plans(oracle, random.Random(seed), 60):
         verdict = oracle.judge(plan)
         if verdict.feasible:

@@ -14,9 +14,9 @@ from coplace.formulations.relaxation import LP_GAP, Prices, Relaxation
 from coplace.instances import Instance, Plan
 from coplace.instances.generation import FAMILIES, generate
 from coplace.solver import solve
-from tests.oracle.enumerate import Option, Search, best_plan
+from tests.oracle.enumerate import Option, Search
 from tests.oracle.scoring import Oracle
-from tests.oracle.tiny import tiny_instance
+from tests.oracle.tiny import best_of_tiny, tiny_instance
 
 CHUNK = 50
 CHUNKS = range(6)
@@ -26,7 +26,14 @@ CHUNKS = range(6)
 def tiny(seed: int) -> tuple[Instance, ColumnSet, Relaxation, float, Plan]:
     instance = tiny_instance(seed)
     columns = column_set(instance)
-    return instance, columns, Relaxation(columns), *best_plan(instance)
+    return instance, columns, Relaxation(columns), *best_of_tiny(seed)
+
+
+@cache
+def best_prices(seed: int) -> Prices:
+    """Those of the linear program, and the bound that follows."""
+    relaxation = tiny(seed)[2]
+    return relaxation.bound(relaxation.best_prices())
 
 
 def seeds(chunk: int) -> range:

@@ -102,12 +102,12 @@ def limits(instance: Instance, tenant: str) -> list[float]:
 
 
 class Search:
-    """Depth-first search over the jobs' options."""
+    """Depth-first search over the jobs' options, which another search of the same oracle may have made."""
 
-    def __init__(self, oracle: Oracle) -> None:
+    def __init__(self, oracle: Oracle, lists: list[list[Option]] | None = None) -> None:
         instance = oracle.instance
         self.instance = instance
-        self.lists = [options(oracle, job) for job in instance.jobs]
+        self.lists = [options(oracle, job) for job in instance.jobs] if lists is None else lists
         self.free = [list(free(node)) for node in instance.nodes]
         self.load = [0 for _ in instance.nodes]
         self.caps = [caps(instance, node) for node in instance.nodes]

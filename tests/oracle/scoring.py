@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
 from coplace.instances import (
     Allocation,
@@ -35,6 +36,7 @@ KEEPING = ("gang", "profile", "gpu-type", "selector", "speed", "capacity", "task
 Form = tuple[tuple[str, int, tuple[tuple[str, int], ...]], ...]
 
 
+@cache
 def decimal(number: float) -> Fraction:
     """The number as it is written: 0.7 is seven tenths."""
     return Fraction(repr(float(number)))
