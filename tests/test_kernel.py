@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from coplace.formulations.scoring import Scoring
 from coplace.instances import Instance, Quota, Resources, SiteRules
 from coplace.instances.generation import FAMILIES
 from coplace.solver import check, solve
+from coplace.solver.exact.worker import Worker
 from coplace.solver.kernel import search as search_module
 from coplace.solver.kernel.board import CHANGED, KEPT, MOST_CHANGED, NONE, scratch
 from coplace.solver.kernel.insertion import construct
@@ -28,8 +30,7 @@ from coplace.solver.kernel.potential import by_ceiling, fill
 from coplace.solver.kernel.ruin import improve
 from tests.boards import assert_clean, assert_sound, board_game, can_be_placed, generated, looks, player, rooms_of
 from tests.building import instance, node, ps_job, ring_job
-from tests.oracle.enumerate import best_plan
-from tests.oracle.tiny import tiny_instance, wide_instance
+from tests.oracle.tiny import best_of_tiny, tiny_instance, wide_instance
 
 FEW_NODES = 4
 """Nodes of a part where the search is to divide small clusters."""
@@ -70,7 +71,7 @@ def test_it_is_sound_on_tiny_instances_and_no_better_than_brute_force(chunk: int
     for seed in range(chunk * 25, (chunk + 1) * 25):
         problem = tiny_instance(seed)
         search = played(problem, rounds=3)
-        best = best_plan(problem)[0]
+        best = best_of_tiny(seed)[0]
         assert check(problem, search.game.plan()).objective <= best * (1 + 1e-9) + 1e-12
 
 
@@ -483,18 +484,25 @@ def test_a_board_keeps_nothing_of_another() -> None:
 # --- the methods that use it ----------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    """One process for all solves."""
+    with Worker() as one:
+        yield one
+
+
 @pytest.mark.parametrize("method", ["prices", "auto"])
 @pytest.mark.parametrize("chunk", range(4))
-def test_methods_are_between_keep_current_and_the_bound(method: str, chunk: int) -> None:
+def test_methods_are_between_keep_current_and_the_bound(method: str, chunk: int, worker: Worker) -> None:
     for seed in range(chunk * 10, (chunk + 1) * 10):
         problem = tiny_instance(seed)
-        result = solve(problem, method=method, time_limit=0.3)
+        result = solve(problem, method=method, time_limit=0.3, worker=worker)
         report = check(problem, result.plan)
         assert report.feasible
         assert report.objective == result.objective
         kept = check(problem, keep_current(problem, Scoring(problem)))
         assert result.objective >= kept.objective
-        best = best_plan(problem)[0]
+        best = best_of_tiny(seed)[0]
         for bound in (result.bound, result.certified_bound):
             assert bound is None or bound >= best * (1 - 1e-7) - 1e-12
         assert result.reason != "backend_failure", result.detail

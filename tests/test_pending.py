@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from coplace.instances import Instance
 from coplace.solver import solve
+from coplace.solver.exact.worker import Worker
 from tests.building import instance, node, ps_job, ring_job
 
 WIDE = {"gpu": 3, "cpu": 2, "memory": "8Gi", "min": 2, "max": 2}
@@ -86,14 +88,21 @@ HELD = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    """One process for all solves."""
+    with Worker() as one:
+        yield one
+
+
 @pytest.mark.parametrize("name", HELD)
-def test_the_reason_names_what_holds_the_job_and_mending_it_admits_the_job(name: str) -> None:
+def test_the_reason_names_what_holds_the_job_and_mending_it_admits_the_job(name: str, worker: Worker) -> None:
     held, mended, rule, resource, words = HELD[name]
-    (pending,) = solve(held).pending
+    (pending,) = solve(held, worker=worker).pending
     assert (pending.job, pending.rule) == ("j", rule)
     assert resource is None or pending.resource == resource
     assert words in pending.reason
-    assert solve(mended).pending == ()
+    assert solve(mended, worker=worker).pending == ()
 
 
 def test_a_job_that_would_slow_a_heavier_one_waits_for_that_reason() -> None:

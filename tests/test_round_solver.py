@@ -132,7 +132,7 @@ def test_rounds_follow_each_other(method: str) -> None:
     instance = generate("ps-mix", nodes=8, jobs=16, seed=2)
     with RoundSolver(method=method) as rounds:
         for gone in (0, 1, 2):
-            result = rounds.solve(instance, time_limit=3, gap=0.02)
+            result = rounds.solve(instance, time_limit=1.5, gap=0.02)
             assert_sound(instance, result)
             instance = enacted(instance, result.plan, gone)
 
@@ -151,7 +151,7 @@ def test_prices_go_from_round_to_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """With those of the round before, and a gap that is good enough, no linear program is solved."""
     instance = generate("ps-mix", nodes=8, jobs=16, seed=2)
     with RoundSolver(method="prices") as rounds:
-        first = rounds.solve(instance, time_limit=3, gap=0.01)
+        first = rounds.solve(instance, time_limit=1.5, gap=0.01)
         monkeypatch.setattr("coplace.formulations.relaxation.linear_program.LinearProgram.solve", None)
         following = enacted(instance, first.plan)
         assert_sound(following, rounds.solve(following, time_limit=3, gap=0.5))
@@ -161,4 +161,4 @@ def test_nothing_of_another_cluster_does_harm() -> None:
     with RoundSolver(method="prices") as rounds:
         for family, seed in (("ps-mix", 1), ("allreduce-mix", 2), ("cpu-bound", 3)):
             instance = generate(family, nodes=6, jobs=10, seed=seed)
-            assert_sound(instance, rounds.solve(instance, time_limit=2, gap=0.05))
+            assert_sound(instance, rounds.solve(instance, time_limit=1, gap=0.05))
