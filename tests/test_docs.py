@@ -20,7 +20,7 @@ from coplace.instances.history import COLUMNS
 from coplace.instances.quantities import FILE_CONTEXT
 from coplace.instances.reading import read_exponents
 from coplace.solver.methods import METHODS
-from tests.test_readme import ROOT, RUN_CLI, Block, blocks, commands, shows
+from tests.test_readme import ROOT, RUN_CLI, SHOWN_AS_TEXT, Block, blocks, commands, shows
 
 DOCS = ROOT / "docs"
 FORMAT = (DOCS / "file-format.md").read_text(encoding="utf-8")
@@ -193,7 +193,7 @@ def test_fragments_in_the_reference_are_read() -> None:
                 pytest.fail(f"file-format.md:{block.line}: {key}: {error}")
 
 
-@pytest.mark.parametrize("page", ["file-format.md", "tutorial.md"])
+@pytest.mark.parametrize("page", SHOWN_AS_TEXT)
 def test_examples_print_what_is_shown(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks are run in order, in one folder: what Python prints stands in the ``text`` block below it.
 

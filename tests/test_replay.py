@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import pytest
 
@@ -41,6 +42,12 @@ def small() -> Instance:
     return generate("ps-mix", nodes=3, jobs=5, seed=4)
 
 
+@cache
+def fresh(method: str) -> Result:
+    """A first solve, which others are compared with."""
+    return solve(small(), method=method, replay=True)
+
+
 def same(first: Result, second: Result) -> None:
     assert first.plan == second.plan
     assert first.plan.model_dump_json() == second.plan.model_dump_json()
@@ -50,8 +57,7 @@ def same(first: Result, second: Result) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_same_plan_again_and_under_load(method: str) -> None:
-    first = solve(small(), method=method, replay=True)
-    same(first, solve(small(), method=method, replay=True))
+    first = fresh(method)
     with load():
         same(first, solve(small(), method=method, replay=True))
 
@@ -62,13 +68,12 @@ def test_a_process_that_has_solved_something_else_gives_the_same(method: str) ->
         solve(wide_instance(1), method="mip", time_limit=10, worker=worker)
         solve(wide_instance(2), method="cpsat", time_limit=10, worker=worker)
         used = solve(small(), method=method, replay=True, worker=worker)
-    same(used, solve(small(), method=method, replay=True))
+    same(used, fresh(method))
 
 
 def test_the_time_limit_changes_nothing() -> None:
     """Limits are in deterministic time; a wall time that is over would end elsewhere each time."""
-    first = solve(small(), method="cpsat", replay=True)
-    same(first, solve(small(), method="cpsat", replay=True, time_limit=0.01))
+    same(fresh("cpsat"), solve(small(), method="cpsat", replay=True, time_limit=0.01))
 
 
 def test_random_draws_follow_the_seed_alone() -> None:

@@ -14,6 +14,7 @@ from coplace.solver.greedy import greedy
 from coplace.solver.search import InfeasiblePlanError, Search
 from coplace.solver.state import State
 from tests.building import instance, node, ring_job
+from tests.test_replay import METHODS as REPLAYED
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -34,8 +35,9 @@ def test_greedy_gains_where_there_is_room() -> None:
     assert solve(problem, method="greedy").objective > 1.2 * solve(problem, method="keep-current").objective
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [method for method in METHODS if method not in REPLAYED])
 def test_the_same_instance_gives_the_same_plan(method: str) -> None:
+    """Of the other methods test_replay.py says so, under load too."""
     problem = generate("ps-mix", nodes=4, jobs=8, seed=5, pressure=False)
     results = [solve(problem, method=method, replay=True) for _ in range(2)]
     assert results[0].plan == results[1].plan
@@ -93,12 +95,12 @@ def test_pinned_jobs_stay_and_the_move_budget_lasts() -> None:
     free = solve(problem, method="greedy")
     assert len(free.moved) > 2
     rules = problem.rules.model_copy(update={"move_budget": 2})
-    limited = solve(problem.model_copy(update={"rules": rules}), time_limit=3)
+    limited = solve(problem.model_copy(update={"rules": rules}), time_limit=1)
     assert len(limited.moved) <= 2
     pinned = problem.model_copy(
         update={"jobs": tuple(job.model_copy(update={"pinned": job.running}) for job in problem.jobs)}
     )
-    result = solve(pinned, time_limit=3)
+    result = solve(pinned, time_limit=1)
     assert result.moved == ()
     assert all(result.plan[name].same_as(problem.job[name].current) for name in running)
 
