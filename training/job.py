@@ -160,6 +160,7 @@ class TrainingJob(Record):
         compression: of what is sent.
         transport: ``file`` (shared file system), ``tcp``, or ``ray``.
         shared: folder of the file transport; default: in the run's folder.
+        host: address of this machine for tcp; for nodes on other machines, one under which they reach it.
         threads: of each worker; ``auto`` shares a node's CPUs among its workers.
         nodes: where tasks may run; default: this host.
         tasks: how many of which role run on which node.
@@ -188,6 +189,7 @@ class TrainingJob(Record):
     compression: Compression = NoCompression()
     transport: Literal["file", "tcp", "ray"] = "file"
     shared: Name | None = None
+    host: Name = "127.0.0.1"
     threads: Annotated[int, Field(strict=True, ge=1, le=1024)] | Literal["auto"] = "auto"
     nodes: Annotated[tuple[Host, ...], Field(min_length=1)] | None = None
     tasks: dict[Name, Grant] | None = None

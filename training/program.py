@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +68,38 @@ def samples_at(data: Any, indices: np.ndarray[Any, Any]) -> tuple[Any, Any]:
     return inputs, target
 
 
+def check_program(name: str) -> None:
+    """Find the program without running it, and without PyTorch.
+
+    Raises:
+        InputError: there is no such file or module, or it is no Python.
+    """
+    module_name, _, _ = name.rpartition(":")
+    if not module_name.endswith(".py"):
+        top = module_name.partition(".")[0]
+        if importlib.util.find_spec(top) is None and importlib.machinery.PathFinder.find_spec(top, [""]) is None:
+            raise _problem(name, f"there is no module {top}")
+        return
+    try:
+        compile(Path(module_name).read_bytes(), Path(module_name).name, "exec")
+    except OSError as error:
+        raise _problem(name, f"cannot be read: {error.strerror or error}") from None
+    except (SyntaxError, ValueError) as error:
+        raise _problem(name, f"cannot be imported: {type(error).__name__}: {error}") from None
+
+
+def described(error: Exception, module_name: str) -> str:
+    """Kind and text of an error on one line, and where in the user's program it was, if it was there."""
+    folder = str(Path(module_name).parent) if module_name.endswith(".py") else ""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if folder and _lies_in(frame, folder)]
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return " ".join(f"{type(error).__name__}: {error}{where}".split())
+
+
+def _lies_in(frame: traceback.FrameSummary, folder: str) -> bool:
+    return str(Path(frame.filename).parent) == folder
+
+
 def load_program(name: str, arguments: Mapping[str, Any]) -> Program:
     """Call the function that *name* (``package.module:function`` or ``file.py:function``) stands for.
 
@@ -76,14 +110,14 @@ def load_program(name: str, arguments: Mapping[str, Any]) -> Program:
     try:
         module = _file(Path(module_name)) if module_name.endswith(".py") else importlib.import_module(module_name)
     except Exception as error:
-        raise _problem(name, f"cannot be imported: {type(error).__name__}: {error}") from error
+        raise _problem(name, f"cannot be imported: {described(error, module_name)}") from error
     function = getattr(module, function_name, None)
     if not callable(function):
         raise _problem(name, f"{module_name} has no function {function_name}")
     try:
         program = function(**arguments)
     except Exception as error:
-        raise _problem(name, f"the function failed: {type(error).__name__}: {error}") from error
+        raise _problem(name, f"the function failed: {described(error, module_name)}") from error
     if not isinstance(program, Program):
         raise _problem(name, f"the function must return a coplace.training.Program, not {type(program).__name__}")
     if size_of(program.data) == 0:

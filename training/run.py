@@ -12,21 +12,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from coplace.instances.errors import InputError, Problem
-from coplace.instances.files import replace_file, write_atomically
+from coplace.instances.files import replace_file
 from coplace.training.checkpoint import Checkpoint
 from coplace.training.coordinator.coordinator import Coordinator
 from coplace.training.coordinator.outcome import Outcome
 from coplace.training.coordinator.state import VALUES
 from coplace.training.job import Host, TrainingJob
 from coplace.training.nodes.agents import AgentLauncher
+from coplace.training.nodes.invitation import MEETING, Invitation, write_invitation
 from coplace.training.parameters.layout import Layout
+from coplace.training.program import check_program
+from coplace.training.run_folder import MODEL, prepared
 from coplace.training.tasks.spec import Meeting
 from coplace.training.telemetry.terminal import Snapshot
 from coplace.training.transport import Endpoint, open_endpoint
-
-MODEL = "model.safetensors"
-"""Name of the trained model in a run's folder."""
 
 
 def train(
@@ -54,21 +53,35 @@ def train(
         InputError: the job's program, or the folder, is at fault.
         coplace.training.coordinator.membership.JobError: the job cannot go on.
     """
-    run = prepare(Path(folder), job, resume)
+    check_program(job.program)
+    with prepared(Path(folder), job, resume) as run:
+        return _train(job, run, resume, tensorboard, show, say, started)
+
+
+def _train(
+    job: TrainingJob,
+    run: Path,
+    resume: bool,
+    tensorboard: bool,
+    show: Callable[[Snapshot], None],
+    say: Callable[[str], None],
+    started: Callable[[Coordinator], None],
+) -> Outcome:
     with _meeting(job, run) as (meeting, endpoint):
-        logs = run / "logs"
-        logs.mkdir(exist_ok=True)
         hosts = job.nodes or (this_host(),)
+        patience = max(3 * job.deadlines.node, 10.0)
         launcher = AgentLauncher(
             endpoint,
             meeting,
-            logs,
+            run / "logs",
             node_deadline=job.deadlines.node,
-            agent_patience=max(3 * job.deadlines.node, 10.0),
+            agent_patience=patience,
         )
         try:
             for host in hosts:
                 launcher.add_local(host)
+            if job.transport != "ray":
+                write_invitation(run, Invitation(job=job.name, meeting=meeting, patience=patience))
             coordinator = Coordinator(
                 job,
                 run,
@@ -84,6 +97,7 @@ def train(
             started(coordinator)
             outcome = coordinator.run()
         finally:
+            (run / MEETING).unlink(missing_ok=True)
             launcher.close()
     kept = coordinator.state.kept
     assert kept is not None
@@ -99,31 +113,6 @@ def this_host() -> Host:
     return Host(name=socket.gethostname(), cpu=1000 * cores, memory=psutil.virtual_memory().total // 2**20)
 
 
-def prepare(folder: Path, job: TrainingJob, resume: bool) -> Path:
-    """Make the run's folder, or look whether it can be resumed; its absolute path.
-
-    Raises:
-        InputError: it holds another run, or cannot be made.
-    """
-    run = folder.resolve()
-    source = str(folder)
-    try:
-        known = run.is_dir() and any(run.iterdir())
-        if known and not resume:
-            mend = "give another folder, or go on with --resume"
-            raise InputError([Problem("", "holds something already", mend=mend)], source)
-        if resume and not (run / "checkpoints").is_dir():
-            raise InputError([Problem("", "holds no checkpoints to resume from")], source)
-        run.mkdir(parents=True, exist_ok=True)
-        document = job.model_dump_json(indent=2)
-        write_atomically(run / "job.json", lambda file: file.write(document + "\n"))
-    except OSError as error:
-        raise InputError([Problem("", f"cannot be used: {error.strerror or error}")], source) from None
-    for leftover in ("control", "messages"):
-        shutil.rmtree(run / leftover, ignore_errors=True)
-    return run
-
-
 @contextlib.contextmanager
 def _meeting(job: TrainingJob, run: Path) -> Iterator[tuple[Meeting, Endpoint]]:
     """Open the coordinator's endpoint; whatever the medium needs is removed afterwards."""
@@ -133,14 +122,13 @@ def _meeting(job: TrainingJob, run: Path) -> Iterator[tuple[Meeting, Endpoint]]:
         base = run if job.shared is None else Path(job.shared)
         base.mkdir(parents=True, exist_ok=True)
         directory = Path(tempfile.mkdtemp(prefix="messages-", dir=base))
-    host = "127.0.0.1"
-    endpoint = open_endpoint(job.transport, "coordinator", directory=directory, host=host, token=token)
+    endpoint = open_endpoint(job.transport, "coordinator", directory=directory, host=job.host, token=token)
     try:
         meeting = Meeting(
             transport=job.transport,
             coordinator=endpoint.address,
             directory=None if directory is None else str(directory),
-            host=host,
+            host=job.host,
             token=token,
             patience=job.deadlines.transport,
         )
@@ -165,4 +153,10 @@ def write_model(kept: Checkpoint, path: Path) -> None:
         name: values[start:stop].reshape(shape)
         for name, shape, start, stop in zip(layout.names, layout.shapes, layout.starts, layout.starts[1:], strict=False)
     }
-    replace_file(path, lambda temporary: save_file(tensors, temporary))
+
+    def save(temporary: Path) -> None:
+        mode = temporary.stat().st_mode
+        save_file(tensors, temporary)  # makes a file of its own, which nobody else may read
+        temporary.chmod(mode)
+
+    replace_file(path, save)

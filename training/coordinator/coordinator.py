@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from coplace.instances.errors import InputError, Problem
 from coplace.training.checkpoint import CheckpointStore
 from coplace.training.coordinator import grants as granting
 from coplace.training.coordinator.control import ControlServer
-from coplace.training.coordinator.membership import JobError, Membership
+from coplace.training.coordinator.membership import JobError, Membership, NeverBegan
 from coplace.training.coordinator.outcome import Outcome
 from coplace.training.coordinator.record import Record
 from coplace.training.coordinator.roster import Roster
@@ -20,11 +21,11 @@ from coplace.training.coordinator.training import Training
 from coplace.training.data.journal import Journal
 from coplace.training.job import Grant, Host, TrainingJob
 from coplace.training.messages import Message
-from coplace.training.nodes.launcher import Launcher, Slowdown
+from coplace.training.nodes.launcher import Launcher, LauncherError, NodeState, Slowdown
 from coplace.training.scheduling.wishes import Wish, wish
 from coplace.training.tasks.spec import Meeting
 from coplace.training.telemetry.terminal import Snapshot
-from coplace.training.transport import Endpoint
+from coplace.training.transport import Endpoint, TransportError
 
 TICK_SECONDS = 0.05
 """How often is looked at what is due."""
@@ -99,6 +100,7 @@ class Coordinator:
             "pushed": self._training.on_pushed,
             "validated": self._training.on_validated,
             "applied": self._on_applied,
+            "departs": self._on_departs,
         }
         if resume:
             checkpoint = self._store.latest()
@@ -144,6 +146,12 @@ class Coordinator:
                     self._tick()
                 self._training.advance()
             return self._outcome()
+        except (LauncherError, TransportError) as error:
+            raise JobError(str(error)) from error
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+                raise
+            raise JobError(f"{error.filename or self._folder} cannot be written: {error.strerror}") from error
         finally:
             self._control.close()
             self._record.close()
@@ -224,7 +232,7 @@ class Coordinator:
         if self._state.phase == "held":
             self._training.end(reason)
         elif self._state.phase in ("absent", "asking"):
-            raise JobError(f"{reason} before the training began")
+            raise NeverBegan(f"{reason} before the training began")
 
     def _consider_wish(self) -> None:
         weights = self._training.weights() if self._training.ledger is not None else {}
@@ -240,7 +248,7 @@ class Coordinator:
 
     def _grant_wish(self) -> None:
         """Stand-alone: take what the nodes allow."""
-        grants, nodes = self._membership.grants, self._launcher.nodes
+        grants, nodes = self._membership.grants, self._staying()
         assert grants is not None
         room = sum(node.cpu // 1000 for node in nodes.values())
         workers = min(self._wish.workers, max(room, granting.total(grants, "worker")))
@@ -260,9 +268,16 @@ class Coordinator:
         for node in list(self._leaving_nodes):
             if not self._roster.on(node):
                 self._leaving_nodes.discard(node)
-                remove = getattr(self._launcher, "remove", None)
-                if remove is not None:
-                    remove(node)
+                self._remove(node)
+
+    def _remove(self, node: str) -> None:
+        remove = getattr(self._launcher, "remove", None)
+        if remove is not None:
+            remove(node)
+
+    def _staying(self) -> dict[str, NodeState]:
+        """The nodes that tasks may be put on."""
+        return {name: node for name, node in self._launcher.nodes.items() if name not in self._leaving_nodes}
 
     def _node_cores(self) -> Mapping[str, tuple[int, float | None]]:
         return {
@@ -302,7 +317,7 @@ class Coordinator:
         }
 
     def _on_resize(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        nodes = self._launcher.nodes
+        nodes = self._staying()
         if self._membership.grants is None:
             raise InputError([Problem("", "the job has not started yet")])
         if fields.get("tasks") is not None:
@@ -333,12 +348,23 @@ class Coordinator:
         node = self._known_node(fields)
         grants = self._membership.grants
         if grants is not None:
-            others = {name: there for name, there in self._launcher.nodes.items() if name != node}
+            others = {name: there for name, there in self._staying().items() if name != node}
             if not others:
                 raise InputError([Problem("node", "is the only one", node, "stop the job instead")])
             self._membership.grant(granting.without(grants, node, others, self._job.worker, self._job.ps))
         self._leaving_nodes.add(node)
         return {"node": node}
+
+    def _on_departs(self, message: Message) -> None:
+        """A node asks to be let go; the only one there is goes at once, and the job waits for another."""
+        node = message.fields["node"]
+        if node not in self._launcher.nodes:
+            return
+        self._say(f"node {node} asks to leave")
+        try:
+            self._on_leave({"node": node})
+        except InputError:
+            self._remove(node)
 
     def _on_slow(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         node = self._known_node(fields)

@@ -10,7 +10,7 @@ from coplace.instances.errors import InputError, Problem
 from coplace.training.coordinator import grants as granting
 from coplace.training.coordinator.grants import Grants
 from coplace.training.coordinator.roster import Roster, Server, Worker
-from coplace.training.coordinator.state import State
+from coplace.training.coordinator.state import START, State
 from coplace.training.coordinator.training import Training
 from coplace.training.job import Grant, TrainingJob
 from coplace.training.messages import Message
@@ -21,6 +21,10 @@ from coplace.training.transport import Endpoint
 
 class JobError(Exception):
     """The job cannot go on."""
+
+
+class NeverBegan(JobError):
+    """The job was stopped before its first step."""
 
 
 @dataclass(slots=True)
@@ -75,10 +79,12 @@ class Membership:
         if isinstance(event, NodeJoined):
             self._say(f"node {event.node} is there")
             if self.grants is not None and self._job.elastic:
+                self._move_from_lost_nodes()
                 self.grants = self._grown(event.node)
         elif isinstance(event, NodeLost):
-            self.failures.append(Failure(self._clock(), event.node, event.why))
-            self._say(f"node {event.node} is lost: {event.why}")
+            if not event.wanted:
+                self.failures.append(Failure(self._clock(), event.node, event.why))
+            self._say(f"node {event.node} {'has left' if event.wanted else f'is lost: {event.why}'}")
             for task in self._roster.on(event.node):
                 self._lose(task, f"its node {event.node} is lost")
             if self.grants is not None and self._job.elastic:
@@ -89,6 +95,13 @@ class Membership:
             exited = self._roster.get(event.task)
             if exited is not None:
                 self._fail(exited, event.why)
+
+    def _move_from_lost_nodes(self) -> None:
+        """What was left granted on nodes that are gone, for want of any other, comes to those that are there."""
+        assert self.grants is not None
+        nodes = self._launcher.nodes
+        for node in [node for node in self.grants if node not in nodes]:
+            self.grants = granting.without(self.grants, node, nodes, self._job.worker, self._job.ps)
 
     def _grown(self, node: str) -> Grants:
         assert self.grants is not None
@@ -136,7 +149,7 @@ class Membership:
         """
         fields = message.fields
         if fields["by_user"]:
-            raise InputError([Problem("", fields["error"])], fields["task"])
+            raise InputError([Problem("", fields["error"])])
         task = self._roster.get(fields["task"])
         if task is not None:
             self._fail(task, fields["error"])
@@ -279,7 +292,7 @@ class Membership:
             workers = self._roster.ready_workers()
             if complete and workers and started:
                 if state.kept is not None:
-                    state.load(servers, "start")
+                    state.load(servers, START)
                 else:
                     state.ask(workers[0])
         elif state.phase == "broken":

@@ -26,6 +26,9 @@ from coplace.training.transport import Endpoint
 
 Phase = Literal["absent", "asking", "held", "loading", "broken"]
 
+START = "start"
+"""Why parameters are brought to the first servers, which interrupts nothing and so is no pause."""
+
 VALUES = "values"
 """Name of the parameters and buffers in a checkpoint."""
 
@@ -137,7 +140,7 @@ class State:
         state = {VALUES: values, **zeros, "step": np.zeros(1, np.float32)}
         self.kept = self._checkpoint(0, state, self._books())
         self.kept_at = self._clock()
-        self.load(servers, "start")
+        self.load(servers, START)
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Start from a state that was kept by an earlier run."""
@@ -296,6 +299,7 @@ class State:
 
     def _resume(self) -> None:
         if self._paused_since is not None:
-            self.pauses.append(Pause(self._paused_since, self._clock() - self._paused_since, self._why))
+            if self._why != START:
+                self.pauses.append(Pause(self._paused_since, self._clock() - self._paused_since, self._why))
             self._paused_since = None
         self._training.paused = False

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from coplace.training.nodes.monitor import NodeMonitor
 from coplace.training.nodes.throttle import Throttle, throttle
 from coplace.training.tasks.main import run_task
 from coplace.training.tasks.spec import Meeting, TaskSpec
+from coplace.training.transport import TransportError
 
 BEAT_SECONDS = 0.5
 """Time between two signs of life."""
@@ -32,6 +33,10 @@ BEAT_SECONDS = 0.5
 class _Child:
     pid: int
     throttle: Throttle | None = None
+
+
+class AgentError(Exception):
+    """The node cannot be of use to the job; says why."""
 
 
 class Agent:
@@ -44,42 +49,73 @@ class Agent:
     kill       task                                    ends it at once
     slow       share, pause                            throttles or pauses all tasks of the node
     welcome                                            the coordinator knows the node
+    refused    why                                     ends: there is another node of that name
     expelled                                           ends all tasks and introduces the node anew
     beat                                               says that the coordinator is there
-    stop                                               ends all tasks, then itself
+    stop       why                                     ends all tasks, then itself
     ========== ======================================= ====================================================
+
+    *say* gets a line when the node is welcomed, and for each task that starts or ends.
     """
 
-    def __init__(self, host: Host, meeting: Meeting, logs: Path | None, patience: float) -> None:
+    def __init__(
+        self,
+        host: Host,
+        meeting: Meeting,
+        logs: Path | None,
+        patience: float,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self._host = host
         self._meeting = meeting
         self._logs = logs
         self._patience = patience
+        self._say = say
+        self._welcome = self._departing = self._stopped = False
         self._endpoint = meeting.open(f"node-{host.name}")
         self._monitor = NodeMonitor()
         self._children: dict[str, _Child] = {}
         self._share: float | None = None
         self._paused_until = 0.0
 
-    def run(self) -> None:
-        """Work until told to stop."""
+    def leave(self) -> None:
+        """Ask the coordinator to let the node go, its tasks first; safe in a signal handler."""
+        self._departing = True
+
+    def run(self) -> str:
+        """Work until told to stop; why that is.
+
+        Raises:
+            AgentError: the coordinator refuses the node, or is not heard from.
+        """
         try:
             self._introduce()
             heard = beaten = time.monotonic()
+            asked = False
             while time.monotonic() - heard < self._patience:
+                if self._departing and not asked:
+                    asked = True
+                    self._tell("departs", {})
                 message = self._endpoint.receive(0.05)
                 if message is not None:
                     heard = time.monotonic()
-                    if message.kind == "stop":
-                        return
+                    if message.kind in ("stop", "refused"):
+                        self._stopped = True
+                        if message.kind == "refused":
+                            raise AgentError(message.fields["why"])
+                        return str(message.fields["why"])
                     getattr(self, f"_on_{message.kind}")(message.fields)
                 self._reap()
                 self._resume()
                 if time.monotonic() - beaten >= BEAT_SECONDS:
                     beaten = time.monotonic()
                     self._beat()
+            raise AgentError(f"nothing was heard from the job for {self._patience:g} s")
         finally:
             self._end_all()
+            if not self._stopped:
+                with contextlib.suppress(TransportError):
+                    self._tell("gone", {"address": self._endpoint.address})
             self._endpoint.close()
 
     def _introduce(self) -> None:
@@ -98,6 +134,7 @@ class Agent:
         if pid == 0:
             self._become(spec)
         self._children[spec.name] = _Child(pid, self._limit(pid))
+        self._say(f"{spec.name} has started")
 
     def _on_kill(self, fields: dict[str, Any]) -> None:
         child = self._children.pop(fields["task"], None)
@@ -117,9 +154,12 @@ class Agent:
             child.throttle = self._limit(child.pid)
 
     def _on_welcome(self, fields: dict[str, Any]) -> None:
-        """The node is known; nothing is to be done."""
+        if not self._welcome:
+            self._welcome = True
+            self._say("the node has joined")
 
-    _on_beat = _on_welcome
+    def _on_beat(self, fields: dict[str, Any]) -> None:
+        """That it came is all it says."""
 
     def _on_expelled(self, fields: dict[str, Any]) -> None:
         self._end_all()
@@ -135,6 +175,7 @@ class Agent:
         code = 1
         try:
             die_with_parent()
+            os.setsid()  # signals for the agent's group are not for its tasks
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides what Ctrl-C means
             if self._logs is not None:
@@ -159,6 +200,7 @@ class Agent:
                 code = os.waitstatus_to_exitcode(status)
                 why = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
                 self._tell("exited", {"task": name, "why": why, "code": code})
+                self._say(f"{name} has ended: {why}" if code else f"{name} has ended")
 
     def _resume(self) -> None:
         if self._paused_until and time.monotonic() >= self._paused_until:

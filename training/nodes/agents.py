@@ -13,7 +13,16 @@ from typing import Any
 
 from coplace.training.job import Host
 from coplace.training.messages import Message
-from coplace.training.nodes.launcher import Event, Events, NodeJoined, NodeLost, NodeState, Slowdown, TaskExited
+from coplace.training.nodes.launcher import (
+    Event,
+    Events,
+    LauncherError,
+    NodeJoined,
+    NodeLost,
+    NodeState,
+    Slowdown,
+    TaskExited,
+)
 from coplace.training.nodes.monitor import NodeSample
 from coplace.training.tasks.spec import Meeting, TaskSpec
 from coplace.training.transport import Endpoint
@@ -71,7 +80,8 @@ class AgentLauncher:
         """Start an agent on this host; the node is there once it has said so."""
         if self._local is None:
             command = [sys.executable, "-m", "coplace.training.nodes.local"]
-            self._local = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+            # In a session of its own: signals for the coordinator's group, such as Ctrl-C, are the coordinator's.
+            self._local = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
         settings = {
             "host": host.model_dump(),
             "meeting": self._meeting.model_dump(),
@@ -86,8 +96,8 @@ class AgentLauncher:
         """Let a node go, with all that runs there."""
         agent = self._agents.get(node)
         if agent is not None:
-            self._endpoint.send(agent.address, "stop")
-            self._lose(node, "it was let go")
+            self._endpoint.send(agent.address, "stop", {"why": "the node was let go"})
+            self._lose(node, "it was let go", wanted=True)
 
     def start(self, tasks: Sequence[TaskSpec]) -> None:
         """Start tasks on their nodes."""
@@ -117,6 +127,10 @@ class AgentLauncher:
             else:
                 agent.heard = time.monotonic()
                 self._nodes[fields["node"]].sample = NodeSample.from_document(fields["sample"])
+        elif message.kind == "gone":
+            agent = self._agents.get(fields["node"])
+            if agent is not None and agent.address == fields["address"]:
+                self._lose(fields["node"], "its agent was ended")
         elif message.kind == "exited":
             if self._homes.pop(fields["task"], None) is not None:
                 self._events.waiting.append(TaskExited(fields["task"], fields["why"]))
@@ -137,13 +151,13 @@ class AgentLauncher:
         if self._local is not None and self._local.poll() is not None:
             code = self._local.returncode
             self._local = None
-            raise RuntimeError(f"the process of the local nodes has ended with exit code {code}")
+            raise LauncherError(f"the process of the local nodes has ended with exit code {code}")
         return self._events.take()
 
     def close(self) -> None:
         """End all agents and tasks."""
         for agent in self._agents.values():
-            self._endpoint.send(agent.address, "stop")
+            self._endpoint.send(agent.address, "stop", {"why": "the job has ended"})
         self._agents.clear()
         self._nodes.clear()
         if self._local is not None:
@@ -161,18 +175,19 @@ class AgentLauncher:
         name = fields["name"]
         known = self._agents.get(name)
         if known is not None and known.address != fields["address"]:
-            self._lose(name, "another process came in its place")
+            self._endpoint.send(fields["address"], "refused", {"why": f"the job has a node {name} already"})
+            return
         self._agents[name] = _Agent(fields["address"], time.monotonic())
         self._nodes[name] = NodeState(name, fields["cpu"], fields["memory"])
         self._endpoint.send(fields["address"], "welcome")
         self._events.waiting.append(NodeJoined(name))
 
-    def _lose(self, node: str, why: str) -> None:
+    def _lose(self, node: str, why: str, wanted: bool = False) -> None:
         self._endpoint.forget(self._agents.pop(node).address)
         del self._nodes[node]
         for task in [task for task, home in self._homes.items() if home == node]:
             del self._homes[task]
-        self._events.waiting.append(NodeLost(node, why))
+        self._events.waiting.append(NodeLost(node, why, wanted))
 
     def _send(self, node: str, kind: str, fields: dict[str, Any]) -> None:
         agent = self._agents.get(node)

@@ -37,10 +37,11 @@ class NodeJoined:
 
 @dataclass(frozen=True, slots=True)
 class NodeLost:
-    """A node is gone, and what ran there with it."""
+    """A node is gone, and what ran there with it; *wanted* if somebody let it go."""
 
     node: str
     why: str
+    wanted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,10 @@ class Slowdown:
     share: float | None = None
     pause: float = 0.0
     delay: float | None = None
+
+
+class LauncherError(Exception):
+    """No tasks can be started any more."""
 
 
 class Launcher(Protocol):
@@ -96,7 +101,11 @@ class Launcher(Protocol):
         ...
 
     def poll(self) -> Sequence[Event]:
-        """What has happened since the last call; also where it does what is due by time."""
+        """What has happened since the last call; also where it does what is due by time.
+
+        Raises:
+            LauncherError: nothing can be started any more.
+        """
         ...
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from coplace.training.job import Host
-from coplace.training.nodes.agent import Agent, die_with_parent, torch_ready
+from coplace.training.nodes.agent import Agent, AgentError, die_with_parent, torch_ready
 from coplace.training.tasks.spec import Meeting
 
 
@@ -45,6 +45,8 @@ def _be_agent(settings: dict[str, Any]) -> None:
             settings["patience"],
         ).run()
         code = 0
+    except AgentError as error:
+        print(f"coplace: node {settings['host']['name']}: {error}", file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     finally:

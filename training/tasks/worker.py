@@ -10,12 +10,13 @@ import numpy as np
 import psutil
 import torch
 
+from coplace.instances.errors import InputError, Problem
 from coplace.training.data.permutation import order
 from coplace.training.job import TopK
 from coplace.training.messages import Message
 from coplace.training.parameters.codecs import codec, decode
 from coplace.training.parameters.flat import FlatModel
-from coplace.training.program import load_program, samples_at, size_of
+from coplace.training.program import described, load_program, samples_at, size_of
 from coplace.training.tasks.spec import TaskSpec
 from coplace.training.transport import Endpoint
 
@@ -151,7 +152,7 @@ class Worker:
             validated = time.perf_counter() - began
         if work["spans"]:
             began, busy = time.perf_counter(), time.process_time()
-            loss, count = self._gradient(work)
+            loss, count = self._first_gradient(work) if work["version"] == 0 else self._gradient(work)
             if self._delay:
                 time.sleep(self._delay)
             computed, cpu = time.perf_counter(), time.process_time() - busy
@@ -178,6 +179,21 @@ class Worker:
                 )
         self._idle_since = time.perf_counter()
         return True
+
+    def _first_gradient(self, work: dict[str, Any]) -> tuple[float, int]:
+        """As :meth:`_gradient`; what fails at the very first step is the program, and would fail again.
+
+        Raises:
+            InputError: it fails.
+        """
+        try:
+            return self._gradient(work)
+        except (MemoryError, OSError):
+            raise
+        except Exception as error:
+            name = self._spec.job.program
+            rule = f"the first step failed: {described(error, name.rpartition(':')[0])}"
+            raise InputError([Problem("program", rule, name)]) from error
 
     def _gradient(self, work: dict[str, Any]) -> tuple[float, int]:
         """Compute the gradient of the mean loss of the samples in *work*; the loss and their number."""
