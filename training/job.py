@@ -112,11 +112,15 @@ class Deadlines(Record):
 
 
 class Host(Record):
-    """A node that the job may use: milli-cores and MiB granted to it there."""
+    """A node that the job may use: milli-cores and MiB granted to it there.
+
+    With ``limit`` its agent holds the tasks there to that much CPU.
+    """
 
     name: Name
     cpu: CpuCapacity = 1000
     memory: MemoryCapacity = 4096
+    limit: Flag = False
 
 
 class Grant(Record):

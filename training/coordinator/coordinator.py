@@ -83,6 +83,7 @@ class Coordinator:
             job, meeting, endpoint, launcher, self._roster, self._training, self._state, self.clock, self._say
         )
         self._began: float | None = None
+        self._before = 0  # samples of an earlier run that is resumed
         self._leaving_nodes: set[str] = set()
         self._stopping: str | None = None
         self._closing = False
@@ -207,7 +208,7 @@ class Coordinator:
             return
         if self._record.samples_per_epoch == 0:
             self._record.begin(training.ledger.samples)
-            self._record.samples = training.ledger.committed
+            self._record.samples = self._before = training.ledger.committed
             if self._state.layout is not None:
                 self._record.model_mib = self._state.layout.parameters * 4 / 2**20
         if self._began is None:
@@ -300,12 +301,16 @@ class Coordinator:
             "state": self._word(),
             "seconds": self.clock(),
             "epoch": training.epochs_done,
+            "epochs": self._job.epochs,
             "version": training.version,
             "samples": record.samples,
             "accuracy": record.accuracy,
             "outlook": record.outlook,
             "speed": sum(speed for speed, _ in record.recent().values()),
-            "nodes": {name: {"cpu": node.cpu, "memory": node.memory} for name, node in self._launcher.nodes.items()},
+            "nodes": {
+                name: {"cpu": node.cpu, "memory": node.memory, "pid": node.pid}
+                for name, node in self._launcher.nodes.items()
+            },
             "tasks": [
                 {"name": task.name, "role": task.role, "node": task.node, "phase": task.phase, "pid": task.pid}
                 for task in self._roster
@@ -424,7 +429,7 @@ class Coordinator:
             loss=record.loss,
             validation_loss=record.validation_loss,
             accuracy=record.accuracy,
-            speed=record.samples / max(end - began, 1e-9),
+            speed=(record.samples - self._before) / max(end - began, 1e-9),
             waited=record.waited / busy,
             communicated=record.communicated / busy,
             rolled_back=state.rolled_back,

@@ -160,7 +160,8 @@ class Training:
         ready = self._roster.ready_workers()
         on = {node: sum(worker.node == node for worker in ready) for node in {worker.node for worker in ready}}
         cores = {worker.name: nodes.get(worker.node, (1000, None))[0] / 1000 / on[worker.node] for worker in ready}
-        return self.balance.weights(cores)
+        batch = self._job.batch * (1 if self._sync.grouped else len(ready))
+        return self.balance.weights(cores, batch)
 
     # --- messages ---
 
@@ -168,7 +169,11 @@ class Training:
         """A server has a gradient."""
         fields = message.fields
         worker = self._roster.workers.get(fields["worker"])
-        if worker is None or worker.step is None or fields["generation"] != self.generation:
+        if worker is None:  # it was given up, and does not know yet
+            for server in self.servers:
+                self._endpoint.send(server.address, "discard", {"worker": fields["worker"]})
+            return
+        if worker.step is None or fields["generation"] != self.generation:
             return
         if worker.step.number == fields["step"]:
             worker.step.staged.add(fields["task"])

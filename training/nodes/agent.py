@@ -32,7 +32,6 @@ BEAT_SECONDS = 0.5
 @dataclass(slots=True)
 class _Child:
     pid: int
-    throttle: Throttle | None = None
 
 
 class AgentError(Exception):
@@ -47,7 +46,7 @@ class Agent:
     ========== ======================================= ====================================================
     start      spec                                    forks a task; its exit is told as ``exited``
     kill       task                                    ends it at once
-    slow       share, pause                            throttles or pauses all tasks of the node
+    slow       share, pause                            holds the tasks to a share of CPU together, or pauses
     welcome                                            the coordinator knows the node
     refused    why                                     ends: there is another node of that name
     expelled                                           ends all tasks and introduces the node anew
@@ -75,7 +74,8 @@ class Agent:
         self._endpoint = meeting.open(f"node-{host.name}")
         self._monitor = NodeMonitor()
         self._children: dict[str, _Child] = {}
-        self._share: float | None = None
+        self._throttle: Throttle | None = None
+        self._share: float | None = host.cpu / 1000 if host.limit else None
         self._paused_until = 0.0
 
     def leave(self) -> None:
@@ -119,8 +119,8 @@ class Agent:
             self._endpoint.close()
 
     def _introduce(self) -> None:
-        host = self._host.model_dump()
-        self._tell("node", {"address": self._endpoint.address, **host})
+        about = {"address": self._endpoint.address, "pid": os.getpid(), **self._host.model_dump()}
+        self._tell("node", about)
 
     def _beat(self) -> None:
         sample = self._monitor.sample({name: child.pid for name, child in self._children.items()})
@@ -133,7 +133,8 @@ class Agent:
         pid = os.fork()
         if pid == 0:
             self._become(spec)
-        self._children[spec.name] = _Child(pid, self._limit(pid))
+        self._children[spec.name] = _Child(pid)
+        self._limit()
         self._say(f"{spec.name} has started")
 
     def _on_kill(self, fields: dict[str, Any]) -> None:
@@ -148,10 +149,10 @@ class Agent:
                 _signal(child.pid, signal.SIGSTOP)
             return
         self._share = fields["share"]
-        for child in self._children.values():
-            if child.throttle is not None:
-                child.throttle.close()
-            child.throttle = self._limit(child.pid)
+        if self._throttle is not None:
+            self._throttle.close()
+            self._throttle = None
+        self._limit()
 
     def _on_welcome(self, fields: dict[str, Any]) -> None:
         if not self._welcome:
@@ -167,8 +168,16 @@ class Agent:
 
     # --- tasks ---
 
-    def _limit(self, pid: int) -> Throttle | None:
-        return None if self._share is None else throttle([pid], self._share)
+    def _limit(self) -> None:
+        """Hold all tasks together to the node's share of CPU, if it has one."""
+        pids = [child.pid for child in self._children.values()]
+        if self._share is None or not pids:
+            return
+        if self._throttle is None:
+            self._throttle = throttle(pids, self._share)
+        else:
+            for pid in pids:
+                self._throttle.add(pid)
 
     def _become(self, spec: TaskSpec) -> None:
         """Go on as the process of a task; never returns."""
@@ -195,8 +204,6 @@ class Agent:
             pid, status = os.waitpid(child.pid, os.WNOHANG)
             if pid:
                 del self._children[name]
-                if child.throttle is not None:
-                    child.throttle.close()
                 code = os.waitstatus_to_exitcode(status)
                 why = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
                 self._tell("exited", {"task": name, "why": why, "code": code})
@@ -209,6 +216,9 @@ class Agent:
                 _signal(child.pid, signal.SIGCONT)
 
     def _end_all(self) -> None:
+        if self._throttle is not None:
+            self._throttle.close()
+            self._throttle = None
         for child in self._children.values():
             _end(child)
         self._children.clear()
@@ -218,8 +228,6 @@ class Agent:
 
 
 def _end(child: _Child) -> None:
-    if child.throttle is not None:
-        child.throttle.close()
     _signal(child.pid, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(child.pid, 0)

@@ -178,7 +178,7 @@ class AgentLauncher:
             self._endpoint.send(fields["address"], "refused", {"why": f"the job has a node {name} already"})
             return
         self._agents[name] = _Agent(fields["address"], time.monotonic())
-        self._nodes[name] = NodeState(name, fields["cpu"], fields["memory"])
+        self._nodes[name] = NodeState(name, fields["cpu"], fields["memory"], fields["pid"])
         self._endpoint.send(fields["address"], "welcome")
         self._events.waiting.append(NodeJoined(name))
 

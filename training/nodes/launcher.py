@@ -19,12 +19,14 @@ class NodeState:
         name: its name.
         cpu: milli-cores that the job may use there.
         memory: MiB that the job may use there.
+        pid: of its agent, on the node; 0 without one.
         sample: the newest sample of its monitor; None before the first.
     """
 
     name: str
     cpu: int
     memory: int
+    pid: int = 0
     sample: NodeSample | None = None
 
 
@@ -60,7 +62,7 @@ class Slowdown:
     """A straggler to be made, for tests and benchmarks.
 
     Attributes:
-        share: cores that each task may use; None = no limit.
+        share: cores that the tasks of the node may use together; None = no limit.
         pause: seconds for which the tasks stand still from now on.
         delay: seconds that each step of a worker takes longer from now on.
     """
