@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coplace.instances import Instance, Plan
     from coplace.solver import Result
 
-ROUNDS, SMOKE_ROUNDS = 10_000, 20
+ROUNDS, SMOKE_ROUNDS = 10_000, 8
 SHORTEST, LONGEST, SMOKE_LONGEST = 0.05, 2.0, 0.2
 """Time limits in seconds, drawn so that short ones are as frequent as long ones."""
 

@@ -66,7 +66,7 @@ def scale(smoke: bool) -> Iterable[Figure]:
     """Seconds of wall time, relative gaps (1 without a bound), GiB, and objectives over that of ``auto``."""
     if WISHES.plots is not None:
         find_matplotlib()
-    rows = [Row(64, 100, 1, 1)] if smoke else [row for row in ROWS if row.nodes <= _most_nodes()]
+    rows = [Row(16, 30, 0.5, 1)] if smoke else [row for row in ROWS if row.nodes <= _most_nodes()]
     curves: list[Curve] = []
     for row in rows:
         name = f"{row.nodes:,} nodes × {row.jobs:,} jobs"
