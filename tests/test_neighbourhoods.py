@@ -56,6 +56,13 @@ def search_from(instance: Instance, plan: Plan, seconds: float = 30.0, seed: int
 
 
 @cache
+def wide_incumbent(seed: int) -> Incumbent:
+    """Of the greedy plan of a wide instance; not to be changed."""
+    instance = wide_instance(seed)
+    return incumbent(instance, solve(instance, method="greedy", time_limit=60).plan)
+
+
+@cache
 def plans(seed: int) -> list[tuple[float, Plan]]:
     return list(feasible_plans(tiny_instance(seed)))
 
@@ -137,9 +144,8 @@ def test_both_formulations_take_it() -> None:
 def test_promises_hold_where_jobs_have_many_tasks() -> None:
     """And the plan it came from is one of its own, worth exactly its objective."""
     for seed in range(40):
-        draw = random.Random(seed)
-        instance = wide_instance(seed)
-        found = incumbent(instance, solve(instance, method="greedy", time_limit=60).plan)
+        found, draw = wide_incumbent(seed), random.Random(seed)
+        instance = found.instance
         before = evaluate(instance, found.plan, found.scoring).objective
         for _ in range(3):
             problem = sub_problem(found, some_neighbourhood(found, draw))
@@ -228,9 +234,7 @@ def test_a_chooser_chooses_the_same_with_the_same_seed(name: str) -> None:
 @pytest.mark.parametrize("name", CHOOSERS)
 def test_what_is_chosen_is_free_to_change(name: str) -> None:
     for seed in range(40):
-        instance = wide_instance(seed)
-        found = incumbent(instance, solve(instance, method="greedy", time_limit=60).plan)
-        draw = random.Random(seed)
+        found, draw = wide_incumbent(seed), random.Random(seed)
         for size in (1, 2, 5):
             neighbourhood = CHOOSERS[name](found, size, draw)
             if neighbourhood is None:

@@ -85,8 +85,8 @@ def test_random_draws_follow_the_seed_alone() -> None:
 
 def test_a_search_that_is_cut_short_ends_at_the_same_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plan and bound on the way is the same, with the stages far from their ends."""
-    monkeypatch.setattr(staged, "DETERMINISTIC_SECONDS", 0.3)
-    problem = generate("ps-mix", nodes=6, jobs=10, seed=1)
+    monkeypatch.setattr(staged, "DETERMINISTIC_SECONDS", 0.1)
+    problem = generate("ps-mix", nodes=5, jobs=8, seed=1)
     columns = column_set(problem)
     task = Task(columns, "cpsat", Plan(), 0.0, time_limit=3600.0, gap=1e-4, replay=True)
 

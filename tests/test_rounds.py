@@ -19,8 +19,8 @@ from coplace.solver.search import Search
 
 
 def test_nothing_goes_wrong_in_random_rounds() -> None:
-    seen = play(11, 60, longest=0.3)
-    assert seen.rounds == 60
+    seen = play(11, 40, longest=0.3)
+    assert seen.rounds == 40
     assert [str(each) for each in seen.wrong] == []
 
 

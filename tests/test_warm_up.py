@@ -103,9 +103,9 @@ from coplace.solver import solve
 from tests.oracle.tiny import wide_instance
 problems = [wide_instance(seed) for seed in range(12)]
 for pressure in (True, False):
-    problems += [generate(family, nodes=40, jobs=60, seed=1, pressure=pressure) for family in FAMILIES]
+    problems += [generate(family, nodes=16, jobs=30, seed=1, pressure=pressure) for family in FAMILIES]
 for problem in problems:
-    solve(problem, method="prices", time_limit=0.5)
+    solve(problem, method="prices", time_limit=0.2)
 for name in [name for name in sys.modules if name.startswith("coplace.solver.kernel")]:
     for function in vars(sys.modules[name]).values():
         if isinstance(function, numba.core.dispatcher.Dispatcher) and function.stats.cache_misses:
