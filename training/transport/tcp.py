@@ -30,7 +30,7 @@ _LINGER = 2.0
 """Seconds for which closing waits at most until the last messages are on their way."""
 
 _KEPT = 256 * 2**20
-"""Bytes of memory kept for the next large messages to be received, and a quarter of it for those to be sent."""
+"""Bytes of memory kept for the next large messages to be received, and half of it for those to be sent."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class TcpEndpoint:
         self._gaps: set[tuple[bytes, int]] = set()  # lanes of which a frame is missing
         self._ready: deque[Message] = deque()
         self._incoming = Buffers(_KEPT)
-        self._outgoing = Buffers(_KEPT // 4)
+        self._outgoing = Buffers(_KEPT // 2)
         self._closed = False
         # A context of its own, made where it is used: a process that was forked cannot use that of its parent.
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()

@@ -16,7 +16,7 @@ STAMP = struct.Struct("<8s8sIxxxxQ")
 
 MAGIC = b"coplace1"
 
-CHUNK = int(4 * 2**20)
+CHUNK = 4 * 2**20
 """Bytes of a chunk; of 0.25 to 100 MB the fastest: larger ones get new pages from the system every time."""
 
 SHORT = 64 * 2**10

@@ -25,6 +25,15 @@ _GRACE = 2.0
 _STEP = 0.001
 """Seconds between two looks whether what waits has become less."""
 
+_EVENTS = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_CONNECT_RETRIED
+    | zmq.EVENT_DISCONNECTED
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +68,7 @@ class Peer:
         self._waiting_bytes = 0
         self._connected = False
         self._unconnected_since = time.monotonic()
-        self._once = False  # whether it was ever connected
+        self._failed = False  # whether connecting failed, or the connection broke, and was not renewed since
         self.gone = False
         self._socket = context.socket(zmq.DEALER)
         self._socket.linger = 0
@@ -76,7 +85,7 @@ class Peer:
         self._socket.plain_username = username.encode()
         self._socket.plain_password = password
         events = f"inproc://peer-{lane}"
-        self._socket.monitor(events, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        self._socket.monitor(events, _EVENTS)
         self._events = context.socket(zmq.PAIR)
         self._events.linger = 0
         self._events.rcvhwm = 0  # else the library would stop when nobody looks
@@ -120,14 +129,15 @@ class Peer:
             meanwhile(_STEP)
 
     def close(self, linger: float) -> None:
-        """Close the connection; what waits is still sent, for *linger* seconds after the context terminates."""
+        """Close the connection; what waits is still sent, for *linger* seconds after the context terminates.
+
+        There is nothing to wait for where the receiver was reached once and is not any more, or turns us away.
+        """
         if not self.gone:
             self._look()
-            # To a receiver that was there and is not any more there is nothing to wait for.
-            hopeless = not self._connected and (self._once or self._given_up())
             self._socket.disable_monitor()
             self._events.close(0)
-            self._socket.close(0 if hopeless else int(linger * 1000))
+            self._socket.close(0 if self._failed else int(linger * 1000))
         self._waiting.clear()
 
     def _room(self) -> bool:
@@ -143,7 +153,7 @@ class Peer:
         while self._events.poll(0):
             event = recv_monitor_message(self._events, zmq.NOBLOCK)["event"]
             self._connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
-            if self._connected:
-                self._once = True
-            else:
-                self._unconnected_since = time.monotonic()
+            if self._failed and not self._connected:
+                continue
+            self._failed = not self._connected
+            self._unconnected_since = time.monotonic()
