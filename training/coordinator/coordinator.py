@@ -99,7 +99,7 @@ class Coordinator:
             "state": self._state.on_state,
             "staged": self._training.on_staged,
             "pushed": self._training.on_pushed,
-            "validated": self._training.on_validated,
+            "validated": self._on_validated,
             "applied": self._on_applied,
             "departs": self._on_departs,
         }
@@ -165,6 +165,10 @@ class Coordinator:
             if handler is not None:
                 handler(message)
 
+    def _on_validated(self, message: Message) -> None:
+        self._note_configuration()  # a run that is resumed may begin with this
+        self._training.on_validated(message)
+
     def _on_applied(self, message: Message) -> None:
         fields = message.fields
         server = self._roster.servers.get(fields["task"])
@@ -208,7 +212,8 @@ class Coordinator:
             return
         if self._record.samples_per_epoch == 0:
             self._record.begin(training.ledger.samples)
-            self._record.samples = self._before = training.ledger.committed
+            self._before = training.ledger.committed - self._record.samples
+            self._record.samples = training.ledger.committed
             if self._state.layout is not None:
                 self._record.model_mib = self._state.layout.parameters * 4 / 2**20
         if self._began is None:
@@ -289,7 +294,8 @@ class Coordinator:
     def _word(self) -> str:
         if self._training.finished:
             return "ending"
-        words = {"absent": "starting", "asking": "starting", "loading": "moving parameters", "broken": "recovering"}
+        loading = "starting" if self._began is None else "moving parameters"
+        words = {"absent": "starting", "asking": "starting", "loading": loading, "broken": "recovering"}
         return words.get(self._state.phase, "training")
 
     # --- control ---

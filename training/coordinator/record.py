@@ -58,6 +58,7 @@ class Record:
         self.outlook = ""
         self.further: float | None = None  # samples to the target, as foreseen
         self.samples_per_epoch = 0
+        self._begun = 0.0
         self._losses = [0.0, 0.0]
         self.seconds = 0.0
         self.waited = 0.0
@@ -70,6 +71,7 @@ class Record:
         stop = self._job.stop
         self._stop = EarlyStop(stop.accuracy, stop.least_gain, budget=float(samples * self._job.epochs))
         self.samples_per_epoch = samples
+        self._begun = self._clock()
 
     # --- Audience ---
 
@@ -213,7 +215,7 @@ class Record:
         now = self._clock()
         while self._recent and self._recent[0][0] < now - RECENT_SECONDS:
             self._recent.popleft()
-        since = min(RECENT_SECONDS, max(now, 1e-3))
+        since = min(RECENT_SECONDS, max(now - self._begun, 0.1))
         sums: dict[str, list[float]] = {}
         for _, name, samples, seconds, waited in self._recent:
             entry = sums.setdefault(name, [0.0, 0.0, 0.0])

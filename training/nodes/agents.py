@@ -158,10 +158,13 @@ class AgentLauncher:
         """End all agents and tasks."""
         for agent in self._agents.values():
             self._endpoint.send(agent.address, "stop", {"why": "the job has ended"})
+        nobody = not self._agents
         self._agents.clear()
         self._nodes.clear()
         if self._local is not None:
             assert self._local.stdin is not None
+            if nobody:  # it is still loading PyTorch, and would look up only afterwards
+                self._local.kill()
             time.sleep(0.1)  # for agents to hear that they should end; whoever does not is killed
             self._local.stdin.close()
             try:

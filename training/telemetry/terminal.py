@@ -148,7 +148,7 @@ class Terminal:
 
     Args:
         stream: where to; by default standard error as it is when this is made.
-        every_seconds: time between two plain lines; a new epoch or state has one at once.
+        every_seconds: time between two plain lines; a new state has one at once, a new epoch within a second.
         live_seconds: least time between two live pictures.
         clock: monotonic seconds, for tests.
     """
@@ -183,12 +183,27 @@ class Terminal:
         now = self._clock()
         due = now - self._shown_at >= (self._live_every if self._console else self._every)
         last = self._shown
-        turned = last is None or (last.state, int(last.epoch)) != (snapshot.state, int(snapshot.epoch))
-        if due or turned:
+        turned = last is None or last.state != snapshot.state
+        passed = last is not None and int(last.epoch) != int(snapshot.epoch) and now - self._shown_at >= 1.0
+        if due or turned or passed:
             self._shown_at, self._shown, self._pending = now, snapshot, None
             self._paint(snapshot)
         else:
             self._pending = snapshot
+
+    def say(self, text: str) -> None:
+        """Write a line of its own, above what is shown."""
+        if self._stream is None:
+            return
+        try:
+            if self._console is None:
+                self._stream.write(text + "\n")
+                self._stream.flush()
+            else:
+                self._console.print(text, markup=False, highlight=False)
+        except (OSError, UnicodeEncodeError):
+            self._stream = None
+            self._live = None
 
     def close(self) -> None:
         """Show the last snapshot, and leave it standing; more than once does no harm."""
