@@ -18,14 +18,18 @@ from coplace.cli.check import check
 from coplace.cli.explain import explain
 from coplace.cli.generate import generate
 from coplace.cli.importing import import_kubernetes, import_openb
+from coplace.cli.job import checkpoint, join, leave, resize, slow, status, stop
 from coplace.cli.methods import methods
+from coplace.cli.node import node
 from coplace.cli.output import discard, emit, note
 from coplace.cli.schema import schema
 from coplace.cli.solve import solve
+from coplace.cli.train import train
 
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 a defect of coplace; 2 wrong options or input, said on standard error; "
-    "3 the checked plan breaks a rule or its objective is another one; 130 interrupted while reading, or twice."
+    "Exit codes: 0 done; 1 a defect of coplace, or a training job that could not go on; 2 wrong options or input, said "
+    "on standard error; 3 the checked plan breaks a rule or its objective is another one; 130 interrupted while "
+    "reading, or twice."
 )
 
 
@@ -92,6 +96,7 @@ app = typer.Typer(
     epilog=EXIT_CODES,
 )
 imports = typer.Typer(cls=_Group, no_args_is_help=True, rich_markup_mode=None, epilog=EXIT_CODES)
+job = typer.Typer(cls=_Group, no_args_is_help=True, rich_markup_mode=None, epilog=EXIT_CODES)
 
 
 def _version(wanted: bool) -> None:
@@ -109,11 +114,14 @@ def _coplace(
     """Decide how many tasks each training job gets, and where they run: counts and placement in one decision."""
 
 
-for _function in (solve, check, explain, generate, schema, methods):
+for _function in (solve, check, explain, generate, schema, methods, train, node):
     app.command(cls=_Command, epilog=EXIT_CODES)(_function)
 app.add_typer(imports, name="import", help="Turn the records of other systems into an instance file.")
 imports.command("openb", cls=_Command, epilog=EXIT_CODES)(import_openb)
 imports.command("kubernetes", cls=_Command, epilog=EXIT_CODES)(import_kubernetes)
+app.add_typer(job, name="job", help="See and change a training job that runs.")
+for _verb in (status, resize, checkpoint, stop, slow, join, leave):
+    job.command(cls=_Command, epilog=EXIT_CODES)(_verb)
 
 
 def run() -> int:
