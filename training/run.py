@@ -20,6 +20,7 @@ from coplace.training.coordinator.state import VALUES
 from coplace.training.job import Host, TrainingJob
 from coplace.training.nodes.agents import AgentLauncher
 from coplace.training.nodes.invitation import MEETING, Invitation, write_invitation
+from coplace.training.nodes.launcher import Launcher
 from coplace.training.parameters.layout import Layout
 from coplace.training.program import check_program
 from coplace.training.run_folder import MODEL, prepared
@@ -67,38 +68,25 @@ def _train(
     say: Callable[[str], None],
     started: Callable[[Coordinator], None],
 ) -> Outcome:
-    with _meeting(job, run) as (meeting, endpoint):
-        hosts = job.nodes or (this_host(),)
-        patience = max(3 * job.deadlines.node, 10.0)
-        launcher = AgentLauncher(
-            endpoint,
+    with (
+        _medium(job),
+        _meeting(job, run) as (meeting, endpoint),
+        _launcher(job, run, meeting, endpoint) as (launcher, expected),
+    ):
+        coordinator = Coordinator(
+            job,
+            run,
             meeting,
-            run / "logs",
-            node_deadline=job.deadlines.node,
-            agent_patience=patience,
+            endpoint,
+            launcher,
+            expected,
+            resume=resume,
+            tensorboard=tensorboard,
+            show=show,
+            say=say,
         )
-        try:
-            for host in hosts:
-                launcher.add_local(host)
-            if job.transport != "ray":
-                write_invitation(run, Invitation(job=job.name, meeting=meeting, patience=patience))
-            coordinator = Coordinator(
-                job,
-                run,
-                meeting,
-                endpoint,
-                launcher,
-                {host.name for host in hosts},
-                resume=resume,
-                tensorboard=tensorboard,
-                show=show,
-                say=say,
-            )
-            started(coordinator)
-            outcome = coordinator.run()
-        finally:
-            (run / MEETING).unlink(missing_ok=True)
-            launcher.close()
+        started(coordinator)
+        outcome = coordinator.run()
     kept = coordinator.state.kept
     assert kept is not None
     write_model(kept, run / MODEL)
@@ -137,6 +125,40 @@ def _meeting(job: TrainingJob, run: Path) -> Iterator[tuple[Meeting, Endpoint]]:
         endpoint.close()
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _medium(job: TrainingJob) -> Iterator[None]:
+    """Have the medium there that messages go through: files and TCP always are."""
+    if job.transport == "ray":
+        from coplace.training.nodes.ray_cluster import connected
+
+        with connected(job):
+            yield
+    else:
+        yield
+
+
+@contextlib.contextmanager
+def _launcher(job: TrainingJob, run: Path, meeting: Meeting, endpoint: Endpoint) -> Iterator[tuple[Launcher, set[str]]]:
+    """What starts the tasks, and the names of the nodes that are waited for; what it started ends with it."""
+    if job.transport == "ray":
+        from coplace.training.nodes.ray import RayLauncher
+
+        with contextlib.closing(RayLauncher(job, meeting.token)) as cluster:
+            yield cluster, {host.name for host in job.nodes} if job.nodes else set(cluster.nodes)
+        return
+    hosts = job.nodes or (this_host(),)
+    patience = max(3 * job.deadlines.node, 10.0)
+    launcher = AgentLauncher(endpoint, meeting, run / "logs", node_deadline=job.deadlines.node, agent_patience=patience)
+    try:
+        for host in hosts:
+            launcher.add_local(host)
+        write_invitation(run, Invitation(job=job.name, meeting=meeting, patience=patience))
+        yield launcher, {host.name for host in hosts}
+    finally:
+        (run / MEETING).unlink(missing_ok=True)
+        launcher.close()
 
 
 def write_model(kept: Checkpoint, path: Path) -> None:

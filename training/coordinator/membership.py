@@ -68,6 +68,7 @@ class Membership:
         self._count = {"worker": 0, "ps": 0}
         self._restarts = 0
         self._not_before = 0.0
+        self._starting: list[TaskSpec] = []  # all that are due at once are started by one call
         self.grants: Grants | None = None
         self.failures: list[Failure] = []
         self.resumes: Any = None
@@ -122,8 +123,6 @@ class Membership:
         if task.phase != "starting":
             if task.address == fields["address"]:
                 return
-            self._say(f"{task.name} was started again on {task.node}")
-            self.failures.append(Failure(self._clock(), task.name, "its process failed"))
             task = self._again(task)
         task.address, task.pid = fields["address"], fields["pid"]
         task.phase = "ready"
@@ -136,8 +135,14 @@ class Membership:
             self._state.introduce(task)
 
     def _again(self, task: Worker | Server) -> Worker | Server:
-        self._forget(task)
+        """The launcher has started a task again under its old name: that failed, and a new one came."""
+        why = "its process failed, and was started again"
+        if task.phase != "leaving":
+            self._count_failure(task, why)
+        self._lose(task, why)
         fresh: Worker | Server = type(task)(task.name, task.node, self._clock())
+        if isinstance(fresh, Worker) and isinstance(task, Worker):
+            fresh.steps = task.steps  # a late message about a step of the old one must not meet one of the new one
         self._add(fresh)
         return fresh
 
@@ -186,15 +191,18 @@ class Membership:
 
     def _fail(self, task: Worker | Server, why: str) -> None:
         if task.phase != "leaving":
-            self.failures.append(Failure(self._clock(), task.name, why))
-            self._say(f"{task.name} on {task.node} failed: {why}")
-            self._restarts += 1
-            if self._restarts > self._job.restarts:
-                raise JobError(f"more than {self._job.restarts} tasks failed; the last, {task.name}: {why}")
+            self._count_failure(task, why)
             # At once the first times; a task that fails whenever it starts must not keep the node busy with that.
             early = task.phase == "starting"
             self._not_before = self._clock() + (min(10.0, 0.2 * 2**self._restarts) if early else 0.0)
         self._lose(task, why)
+
+    def _count_failure(self, task: Worker | Server, why: str) -> None:
+        self.failures.append(Failure(self._clock(), task.name, why))
+        self._say(f"{task.name} on {task.node} failed: {why}")
+        self._restarts += 1
+        if self._restarts > self._job.restarts:
+            raise JobError(f"more than {self._job.restarts} tasks failed; the last, {task.name}: {why}")
 
     def _lose(self, task: Worker | Server, why: str) -> None:
         self._forget(task)
@@ -234,6 +242,9 @@ class Membership:
         now = self._clock()
         for node in self._launcher.nodes:
             self._adjust(node, self.grants.get(node, Grant()), now)
+        if self._starting:
+            starting, self._starting = self._starting, []
+            self._launcher.start(starting)
         for task in self._roster:
             if task.node not in self.grants or task.node not in self._launcher.nodes:
                 task.phase = "leaving" if task.phase != "starting" else self._abort(task)
@@ -260,7 +271,7 @@ class Membership:
         self._count[role] += 1
         task: Worker | Server = (Worker if role == "worker" else Server)(name, node, self._clock())
         self._add(task)
-        self._launcher.start([TaskSpec(name=name, role=role, node=node, meeting=self._meeting, job=self._job)])
+        self._starting.append(TaskSpec(name=name, role=role, node=node, meeting=self._meeting, job=self._job))
         return task
 
     def _add(self, task: Worker | Server) -> None:

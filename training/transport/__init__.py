@@ -1,4 +1,4 @@
-"""How the processes of a job talk to each other: through a shared file system, or through TCP."""
+"""How the processes of a job talk to each other: through a shared file system, through TCP, or through Ray."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from coplace.training.transport.endpoint import Endpoint, TransportError
 
-KINDS = ("file", "tcp")
+KINDS = ("file", "tcp", "ray")
 """The kinds of transport."""
 
 __all__ = ["KINDS", "Endpoint", "TransportError", "open_endpoint"]
@@ -18,11 +18,12 @@ def open_endpoint(
     """Open a mailbox for this process.
 
     Args:
-        kind: ``file`` or ``tcp``; all processes of a job use the same.
+        kind: ``file``, ``tcp`` or ``ray``; all processes of a job use the same.
         name: what receivers see as ``Message.sender``, e.g. ``worker-3``.
         directory: for ``file``, the directory that all processes of the job share; it is made if it is missing.
         host: for ``tcp``, the address of this machine, as the others reach it.
-        token: for ``tcp``, the job's secret; who does not know it is not listened to. It must not be empty.
+        token: for ``tcp``, the job's secret; who does not know it is not listened to. It must not be empty. For
+            ``ray``, of which this process must be a driver or an actor's, it tells the job's actors from others.
 
     Raises:
         ValueError: there is no such kind, or what it needs is missing.
@@ -40,4 +41,10 @@ def open_endpoint(
         from coplace.training.transport.tcp import TcpEndpoint  # zmq is heavy
 
         return TcpEndpoint(name, host, token)
-    raise ValueError(f"there is no transport {kind!r}, only {' and '.join(KINDS)}")
+    if kind == "ray":
+        if not token:
+            raise ValueError("the Ray transport needs a token")
+        from coplace.training.transport.ray import RayEndpoint  # Ray is heavy, and may not be installed
+
+        return RayEndpoint(name, token)
+    raise ValueError(f"there is no transport {kind!r}, only {', '.join(KINDS)}")
