@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -162,7 +163,11 @@ def _read_plan(path: Path) -> dict[str, dict[str, int]]:
     document = load_document(str(path))
     if not isinstance(document, dict) or not document:
         raise InputError([Problem("", "a plan is a mapping {NODE: {worker: N, ps: N}}")], str(path))
-    plan = parse(Plan, {"tasks": document}, str(path))
+    try:
+        plan = parse(Plan, {"tasks": document})
+    except InputError as error:
+        problems = [replace(each, place=each.place.removeprefix("tasks.")) for each in error.problems]
+        raise InputError(problems, str(path)) from None
     return {node: grant.model_dump() for node, grant in plan.tasks.items()}
 
 

@@ -89,19 +89,9 @@ def status_report(status: Mapping[str, Any], page: Page) -> Iterator[RenderableT
     """What a job does, from what it answers to ``status``."""
     yield Text.assemble((printable(status["job"]), "bold"), f": {status['state']}, {duration(status['seconds'])}")
     yield ""
-    body = table(page)
-    body.add_column("node", no_wrap=True)
-    for heading in ("CPU", "memory", "workers", "servers"):
-        body.add_column(heading, justify="right", no_wrap=True)
-    body.add_column("not as granted")
-    for name, node in sorted(status["nodes"].items()):
-        tasks = [task for task in status["tasks"] if task["node"] == name]
-        roles = Counter(task["role"] for task in tasks)
-        row = [f"{node['cpu'] / 1000:g}", f"{node['memory']:,} MiB", str(roles["worker"]), str(roles["ps"])]
-        changing = [f"{task['name']} {task['phase']}" for task in tasks if task["phase"] != "ready"]
-        body.add_row(*map(Text, (printable(name), *row, ", ".join(changing))))
-    yield body
-    yield ""
+    if status["nodes"]:
+        yield _nodes(status, page)
+        yield ""
     grid = _grid()
     grid.add_row("epochs", f"{_floored(status['epoch'])} of {status['epochs']}: {counted(status['samples'], 'sample')}")
     grid.add_row("accuracy", _accuracy(status["accuracy"], None))
@@ -115,6 +105,21 @@ def status_report(status: Mapping[str, Any], page: Page) -> Iterator[RenderableT
         pauses = counted(len(status["pauses"]), "time")
         grid.add_row("paused", f"{pauses}, {duration(sum(status['pauses']))} in all")
     yield grid
+
+
+def _nodes(status: Mapping[str, Any], page: Page) -> Table:
+    body = table(page)
+    body.add_column("node", no_wrap=True)
+    for heading in ("CPU", "memory", "workers", "servers"):
+        body.add_column(heading, justify="right", no_wrap=True)
+    body.add_column("not as granted")
+    for name, node in sorted(status["nodes"].items()):
+        tasks = [task for task in status["tasks"] if task["node"] == name]
+        roles = Counter(task["role"] for task in tasks)
+        row = [f"{node['cpu'] / 1000:g}", f"{node['memory']:,} MiB", str(roles["worker"]), str(roles["ps"])]
+        changing = [f"{task['name']} {task['phase']}" for task in tasks if task["phase"] != "ready"]
+        body.add_row(*map(Text, (printable(name), *row, ", ".join(changing))))
+    return body
 
 
 def _grid() -> Table:

@@ -11,19 +11,10 @@ WINDOW = 32
 """Characters that are read before the next one is foretold."""
 
 
-class Reader(torch.nn.Module):
-    """Reads characters one by one, and says after the last how likely each is to be next."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.embedding = torch.nn.Embedding(len(ALPHABET), 16)
-        self.recurrent = torch.nn.GRU(16, width, batch_first=True)
-        self.next = torch.nn.Linear(width, len(ALPHABET))
-
-    def forward(self, characters: torch.Tensor) -> torch.Tensor:
-        """*characters*: numbers in the alphabet, (samples, WINDOW); the logits, (samples, len(ALPHABET))."""
-        read, _ = self.recurrent(self.embedding(characters))
-        return self.next(read[:, -1])
+def forward(model: torch.nn.ModuleDict, characters: torch.Tensor) -> torch.Tensor:
+    """*characters*: numbers in the alphabet, (samples, WINDOW); the logits of the next, (samples, len(ALPHABET))."""
+    read, _ = model["recurrent"](model["embedding"](characters))
+    return model["next"](read[:, -1])
 
 
 def program(characters: int = 60_000, width: int = 64) -> Program:
@@ -34,9 +25,17 @@ def program(characters: int = 60_000, width: int = 64) -> Program:
     windows = read.unfold(0, WINDOW + 1, 3)
     block = torch.arange(len(windows)) // 100 % 10
     training, validation = windows[block < 9], windows[block == 9]
+    model = torch.nn.ModuleDict(
+        {
+            "embedding": torch.nn.Embedding(len(ALPHABET), 16),
+            "recurrent": torch.nn.GRU(16, width, batch_first=True),
+            "next": torch.nn.Linear(width, len(ALPHABET)),
+        }
+    )
     return Program(
-        Reader(width),
+        model,
         data=(training[:, :-1], training[:, -1]),
         loss=torch.nn.functional.cross_entropy,
         validation=(validation[:, :-1], validation[:, -1]),
+        forward=forward,
     )

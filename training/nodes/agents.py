@@ -66,6 +66,7 @@ class AgentLauncher:
         self._patience = agent_patience
         self._nodes: dict[str, NodeState] = {}
         self._agents: dict[str, _Agent] = {}
+        self._former: set[str] = set()  # addresses of agents that were let go
         self._homes: dict[str, str] = {}  # node of each task
         self._events = Events()
         self._beaten = 0.0
@@ -96,7 +97,7 @@ class AgentLauncher:
         """Let a node go, with all that runs there."""
         agent = self._agents.get(node)
         if agent is not None:
-            self._endpoint.send(agent.address, "stop", {"why": "the node was let go"})
+            self._let_go(agent.address)
             self._lose(node, "it was let go", wanted=True)
 
     def start(self, tasks: Sequence[TaskSpec]) -> None:
@@ -122,7 +123,9 @@ class AgentLauncher:
             self._join(fields)
         elif message.kind == "sample":
             agent = self._agents.get(fields["node"])
-            if agent is None or agent.address != fields["address"]:
+            if fields["address"] in self._former:
+                self._let_go(fields["address"])
+            elif agent is None or agent.address != fields["address"]:
                 self._endpoint.send(fields["address"], "expelled")
             else:
                 agent.heard = time.monotonic()
@@ -185,8 +188,14 @@ class AgentLauncher:
         self._endpoint.send(fields["address"], "welcome")
         self._events.waiting.append(NodeJoined(name))
 
+    def _let_go(self, address: str) -> None:
+        self._former.add(address)
+        self._endpoint.send(address, "stop", {"why": "the node was let go"})
+
     def _lose(self, node: str, why: str, wanted: bool = False) -> None:
-        self._endpoint.forget(self._agents.pop(node).address)
+        address = self._agents.pop(node).address
+        if address not in self._former:  # who is let go has still to hear of it
+            self._endpoint.forget(address)
         del self._nodes[node]
         for task in [task for task, home in self._homes.items() if home == node]:
             del self._homes[task]

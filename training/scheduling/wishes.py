@@ -42,7 +42,8 @@ def wish(workers: int, computing: float, weights: Mapping[str, float], least: in
     mean = sum(weights.values()) / max(len(weights), 1)
     slow = sorted(name for name, weight in weights.items() if weight < USELESS * mean)
     if slow and workers - len(slow) >= least:
-        reason = f"{', '.join(slow)} contributes less than a tenth of what a worker does on average"
+        verb = "contributes" if len(slow) == 1 else "each contribute"
+        reason = f"{', '.join(slow)} {verb} less than a tenth of what a worker does on average"
         return Wish(workers - len(slow), tuple(slow), reason)
     if computing >= WORTHWHILE and workers < most:
         return Wish(workers + 1, (), f"the workers compute {computing:.0%} of the time, so one more would add speed")
