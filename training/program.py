@@ -54,7 +54,7 @@ def samples_at(data: Any, indices: np.ndarray[Any, Any]) -> tuple[Any, Any]:
     """Input and target of the samples at *indices* (int64), as batches."""
     import torch
 
-    at = torch.from_numpy(np.ascontiguousarray(indices))
+    at = torch.from_numpy(np.array(indices, np.int64))
     if isinstance(data, tuple):
         inputs, target = (tensor[at] for tensor in data)
         return inputs, target

@@ -299,7 +299,10 @@ class State:
 
     def _resume(self) -> None:
         if self._paused_since is not None:
-            if self._why != START:
+            if self._why == START:  # nobody has waited for anybody yet
+                for worker in self._roster.workers.values():
+                    worker.idle_since = self._clock()
+            else:
                 self.pauses.append(Pause(self._paused_since, self._clock() - self._paused_since, self._why))
             self._paused_since = None
         self._training.paused = False

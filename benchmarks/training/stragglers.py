@@ -1,0 +1,102 @@
+"""Workers of unequal and of changing speed: what adaptive scheduling saves of static BSP's waiting."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.registry import Figure, Target, benchmark
+
+if TYPE_CHECKING:
+    from coplace.training import Control
+
+LIMITS = (0.6, 0.6, 0.2)
+"""Cores of the three workers' nodes."""
+
+CHANGES = ((0.6, 0.6, 0.2), (0.2, 0.6, 0.6), (0.6, 0.2, 0.6), (0.4, 0.4, 0.4))
+"""Cores of the three nodes, one after the other."""
+
+CHANGE_SECONDS = 20.0
+
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "static": {"scheduling": "static"},
+    "dynamic": {"scheduling": "dynamic"},
+    "adaptive": {"scheduling": "adaptive"},
+    "ssp": {"scheduling": "static", "sync": {"name": "ssp", "staleness": 3}},
+}
+
+
+@benchmark(
+    "training-stragglers",
+    "static and adaptive scheduling on nodes of 0.6, 0.6 and 0.2 cores, fixed and changing",
+)
+def stragglers(smoke: bool) -> Iterable[Figure]:
+    """Digits, BSP of 1,200 samples a step; the barrier time of a sample, and the speed over that of each node alone."""
+    from benchmarks.training.runs import alone, job, nodes, run
+
+    seconds = 3.0 if smoke else 40.0
+    arguments = {"hidden": 128, "layers": 1} if smoke else {"hidden": 1024, "layers": 3}
+    base = {"arguments": arguments, "batch": 1200, "epochs": 10**6, "optimizer": {"name": "sgd", "lr": 0.05}}
+    settings = {**base, "evaluate_every": 1e6, "checkpoints": {"every_seconds": 1e6}}
+
+    single = job("digits", **settings)
+    speeds = {limit: alone(single, seconds / 3, limit)["speed"] for limit in sorted({*LIMITS})}
+    together = sum(speeds[limit] for limit in LIMITS)
+    yield Figure("sum of the workers alone", together, "samples/s")
+
+    waits, rates = {}, {}
+    for name, strategy in STRATEGIES.items():
+        ran = run(job("digits", **settings, **strategy, **nodes(LIMITS)), stop_after(seconds))
+        skip = seconds / 4  # the first shares are equal ones
+        waits[name], rates[name] = ran.waited(skip), ran.speed(skip)
+        yield Figure(f"{name}: share of the summed speed", rates[name] / together, "", _target(name == "adaptive", 0.9))
+        yield Figure(f"{name}: seconds in barriers per 1,000 samples", 1000 * waits[name], "s")
+    for name in ("dynamic", "adaptive", "ssp"):
+        cut = 1 - waits[name] / waits["static"]
+        yield Figure(f"{name}: barrier time of static BSP saved", cut, "", _target(name == "adaptive", 0.85))
+        yield Figure(f"{name}: speed over static BSP", rates[name] / rates["static"], "×")
+
+    period = 1.0 if smoke else CHANGE_SECONDS
+    rates = {}
+    for name, strategy in STRATEGIES.items():
+        ran = run(job("digits", **settings, **strategy, **nodes(LIMITS)), _changing(period))
+        rates[name] = ran.speed()
+    for name in ("dynamic", "adaptive", "ssp"):
+        gain = rates[name] / rates["static"]
+        label = f"{name}, nodes that change every {period:g} s: speed over static BSP"
+        yield Figure(label, gain, "×", _target(name == "adaptive", 1.3))
+
+
+def _target(wanted: bool, value: float) -> Target | None:
+    return Target(">=", value) if wanted else None
+
+
+def stop_after(seconds: float) -> Callable[[Control], None]:
+    """Stop the job so many seconds after its first update."""
+
+    def meddle(control: Control) -> None:
+        _until_training(control)
+        time.sleep(seconds)
+        control.ask("stop")
+
+    return meddle
+
+
+def _changing(period: float) -> Callable[[Control], None]:
+    def meddle(control: Control) -> None:
+        _until_training(control)
+        for limits in itertools.chain(CHANGES):
+            for index, limit in enumerate(limits):
+                control.ask("slow", node=f"w{index}", share=limit)
+            time.sleep(period)
+        control.ask("stop")
+
+    return meddle
+
+
+def _until_training(control: Control) -> None:
+    deadline = time.monotonic() + 120
+    while control.ask("status")["version"] < 1 and time.monotonic() < deadline:
+        time.sleep(0.1)
