@@ -284,7 +284,7 @@ class RayLauncher:
             )
             .remote(actor_name(self._token, spec.name))
         )
-        run = actor.run.options(concurrency_group="task", max_task_retries=self._job.restarts)
+        run = actor.run.options(concurrency_group="task", max_task_retries=-1)  # as often as Ray restarts the actor
         self._tasks[spec.name] = _Task(actor, run.remote(spec.model_dump(mode="json")), bundle)
 
     def _hear_tasks(self) -> None:
