@@ -60,7 +60,8 @@ def resize(
 def checkpoint(run: Run, as_json: Json = False) -> None:
     """Have a job write a checkpoint now."""
     answer = _ask(run, "checkpoint")
-    _tell(answer, as_json, f"update {answer['version']} is being written to {run / 'checkpoints'}")
+    version, folder = answer["version"], run / "checkpoints"
+    _tell(answer, as_json, f"a checkpoint, as of update {version} or later, is being written to {folder}")
 
 
 def stop(run: Run, as_json: Json = False) -> None:

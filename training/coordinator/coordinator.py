@@ -88,6 +88,7 @@ class Coordinator:
         self._stopping: str | None = None
         self._closing = False
         self._final = False
+        self._asked_to_keep = False
         self._ticked = 0.0
         self._wish = Wish(0)
         self._wished_since = 0.0
@@ -139,7 +140,7 @@ class Coordinator:
         """
         try:
             while not self._done():
-                message = self._endpoint.receive(TICK_SECONDS / 2)
+                message = self._receive()
                 if message is not None:
                     self._dispatch(message)
                 if self.clock() - self._ticked >= TICK_SECONDS:
@@ -158,6 +159,15 @@ class Coordinator:
             self._record.close()
             self._journal.close()
             self._store.close()
+
+    def _receive(self) -> Message | None:
+        try:
+            return self._endpoint.receive(TICK_SECONDS / 2)
+        except TransportError as error:
+            if not error.peer:
+                raise
+            self._say(str(error))  # who cannot be heard any more will miss a deadline
+            return None
 
     def _dispatch(self, message: Message) -> None:
         if not self._launcher.handle(message):
@@ -231,7 +241,10 @@ class Coordinator:
         if self._training.finished and not self._final:
             self._final = True
             state.keep(write=True)
-        elif self.clock() - state.kept_at >= self._job.checkpoints.every_seconds and not self._final:
+            return
+        due = self._asked_to_keep or self.clock() - state.kept_at >= self._job.checkpoints.every_seconds
+        if due and not self._final:
+            self._asked_to_keep = False
             state.keep(write=True)
 
     def _stop_now(self, reason: str) -> None:
@@ -283,7 +296,8 @@ class Coordinator:
 
     def _staying(self) -> dict[str, NodeState]:
         """The nodes that tasks may be put on."""
-        return {name: node for name, node in self._launcher.nodes.items() if name not in self._leaving_nodes}
+        nodes = granting.ordered(self._job, self._launcher.nodes)
+        return {name: node for name, node in nodes.items() if name not in self._leaving_nodes}
 
     def _node_cores(self) -> Mapping[str, tuple[int, float | None]]:
         return {
@@ -396,9 +410,9 @@ class Coordinator:
         return node
 
     def _on_checkpoint(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        if self._state.phase != "held" or self._state.keeping:
-            raise InputError([Problem("", "parameters are being moved; ask again")])
-        self._state.keep(write=True)
+        if self._began is None:
+            raise InputError([Problem("", "the job has not started yet")])
+        self._asked_to_keep = True  # at the next tick, or once parameters that are being moved have arrived
         return {"version": self._training.version}
 
     def _on_stop(self, fields: Mapping[str, Any]) -> dict[str, Any]:

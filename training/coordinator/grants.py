@@ -48,11 +48,17 @@ def changed(grant: Grant, role: str, by: int) -> Grant:
     return grant.model_copy(update={role: getattr(grant, role) + by})
 
 
+def ordered(job: TrainingJob, nodes: Mapping[str, NodeState]) -> dict[str, NodeState]:
+    """The nodes in the order of the job file, then by name: which of them was there first does not matter."""
+    order = {node.name: index for index, node in enumerate(job.nodes or ())}
+    return {name: nodes[name] for name in sorted(nodes, key=lambda name: (order.get(name, len(order)), name))}
+
+
 def initial(job: TrainingJob, nodes: Mapping[str, NodeState]) -> Grants:
     """What the job file asks for."""
     if job.tasks is not None:
         return {node: grant for node, grant in job.tasks.items() if grant.worker or grant.ps}
-    return spread(job.workers, job.servers, nodes)
+    return spread(job.workers, job.servers, ordered(job, nodes))
 
 
 def without(
