@@ -168,6 +168,7 @@ class State:
             states = cut(elementwise, start, stop)
             fields = {
                 "generation": self._training.generation,
+                "version": self._training.version,
                 "start": start,
                 "stop": stop,
                 "parameters": layout.parameters,

@@ -28,8 +28,8 @@ class Server:
     ========== ================================================== =======================================
     message    fields; arrays                                     does
     ========== ================================================== =======================================
-    load       generation, start, stop, parameters, total,        takes over a slice; answers ``loaded``
-               states; values, one array a state
+    load       generation, version, start, stop, parameters,      takes over a slice; answers ``loaded``
+               total, states; values, one array a state
     push       generation, worker, step, codec; encoded slice     keeps it; tells the coordinator ``staged``
     commit     version, pushes [[worker, step, weight]], rate,    applies, sends parameters; ``applied``
                release [addresses]
@@ -45,6 +45,7 @@ class Server:
         self._endpoint = endpoint
         self._coordinator = spec.meeting.coordinator
         self._generation = -1
+        self._version = 0
         self._start = self._stop = 0
         self._shard: ShardOptimizer | None = None
         self._staged: Pushes = {}
@@ -64,7 +65,8 @@ class Server:
 
     def _on_load(self, message: Message) -> None:
         fields = message.fields
-        self._generation, self._start, self._stop = fields["generation"], fields["start"], fields["stop"]
+        self._generation, self._version = fields["generation"], fields["version"]
+        self._start, self._stop = fields["start"], fields["stop"]
         values, *states = message.arrays
         trainable = min(max(fields["parameters"] - self._start, 0), self._stop - self._start)
         state = dict(zip(fields["states"], states, strict=True))
@@ -86,6 +88,9 @@ class Server:
     def _on_commit(self, message: Message) -> None:
         began, fields = time.perf_counter(), message.fields
         shard = self._held()
+        self._version += 1
+        if fields["version"] != self._version:  # all servers must apply all commits; the job goes back to what was kept
+            raise RuntimeError(f"the commit of version {self._version} was lost; {fields['version']} came instead")
         updates = [(self._staged.pop((worker, step)), weight) for worker, step, weight in fields["pushes"]]
         shard.step(updates, fields["rate"])
         self._release(fields)
