@@ -84,7 +84,8 @@ def _local(job: TrainingJob, stack: contextlib.ExitStack) -> dict[str, Any]:
         return {"address": "local", "include_dashboard": False, "object_store_memory": store}
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster()
+    # At exit it ends by handlers of signals, which only a main thread can set.
+    cluster = Cluster(shutdown_at_exit=threading.current_thread() is threading.main_thread())
     stack.callback(cluster.shutdown)
     for host in job.nodes:
         cluster.add_node(

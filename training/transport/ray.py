@@ -57,8 +57,8 @@ def actor_name(token: str, name: str) -> str:
 class Mailbox:
     """An actor to which others can send; only one can be in a process.
 
-    Ray runs the calls of ``deliver`` one at a time and in the order in which a sender made them, as long as the actor's
-    default concurrency group has one thread: https://docs.ray.io/en/latest/ray-core/actors/task-orders.html
+    The default concurrency group, in which ``deliver`` runs, must have one thread. Ray then runs the calls of a sender
+    in their order but for those that it tries again: https://docs.ray.io/en/latest/ray-core/actors/task-orders.html
     """
 
     here: Mailbox | None = None
@@ -203,7 +203,9 @@ class RayEndpoint:
             if handle is None:
                 return None
             self._connections += 1
-            deliver = handle.deliver.options(num_returns=0)
+            # A sender may take a receiver for dead for a moment when Ray has just started it again: Ray must try again.
+            # What comes twice, or late, is put in order by the receiver.
+            deliver = handle.deliver.options(num_returns=0, max_task_retries=-1)
             peer = self._peers[address] = _Peer(deliver, address.rpartition("@")[2], self._connections)
         return peer
 
