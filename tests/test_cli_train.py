@@ -89,6 +89,12 @@ def listing(folder: Path) -> set[str]:
         ({"program": "no_such_package.m:f"}, "program: there is no module no_such_package; found no_such_package.m:f"),
         ({"program": "digits.py"}, "program: must be module:function or file.py:function; found 'digits.py'"),
         ({"tasks": {"n0": {"worker": 1, "ps": 1}, "n9": {"worker": 1}}}, "tasks.n9: is not among the nodes"),
+        ({"host": "0.0.0.0"}, "host: must be an address of this machine under which others reach it; found '0.0.0.0'"),
+        (
+            {"transport": "tcp", "host": "192.0.2.77"},
+            "tcp: no port can be had at 192.0.2.77: Cannot assign requested address (addr='tcp://192.0.2.77:*')",
+        ),
+        ({"shared": "digits.py"}, "shared: cannot be used: File exists; found {folder}/digits.py"),
         ({"tasks": {"n0": {"worker": 1}}}, "tasks: servers must be from 1 to 10000 in all; found 0"),
     ],
     ids=lambda value: next(iter(value), None) if isinstance(value, dict) else "",

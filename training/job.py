@@ -236,6 +236,9 @@ class TrainingJob(Record):
         program, _, function = self.program.rpartition(":")
         if not program or not function.isidentifier():
             problems.append(Problem("program", "must be module:function or file.py:function", shorten(self.program)))
+        if self.host in ("0.0.0.0", "::", "*"):
+            rule = "must be an address of this machine under which others reach it"
+            problems.append(Problem("host", rule, shorten(self.host)))
         return problems
 
     @property

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from coplace.instances.errors import InputError, Problem
 from coplace.instances.files import replace_file
 from coplace.training.checkpoint import Checkpoint
 from coplace.training.coordinator.coordinator import Coordinator
@@ -26,7 +27,7 @@ from coplace.training.program import check_program
 from coplace.training.run_folder import MODEL, prepared
 from coplace.training.tasks.spec import Meeting
 from coplace.training.telemetry.terminal import Snapshot
-from coplace.training.transport import Endpoint, open_endpoint
+from coplace.training.transport import Endpoint, TransportError, open_endpoint
 
 
 def train(
@@ -51,7 +52,7 @@ def train(
         started: gets the coordinator before it runs, to be able to stop it.
 
     Raises:
-        InputError: the job's program, or the folder, is at fault.
+        InputError: the job's program, its transport's settings, or the folder is at fault.
         coplace.training.coordinator.membership.JobError: the job cannot go on.
     """
     check_program(job.program)
@@ -108,9 +109,16 @@ def _meeting(job: TrainingJob, run: Path) -> Iterator[tuple[Meeting, Endpoint]]:
     directory: Path | None = None
     if job.transport == "file":
         base = run if job.shared is None else Path(job.shared)
-        base.mkdir(parents=True, exist_ok=True)
-        directory = Path(tempfile.mkdtemp(prefix="messages-", dir=base))
-    endpoint = open_endpoint(job.transport, "coordinator", directory=directory, host=job.host, token=token)
+        try:
+            base.mkdir(parents=True, exist_ok=True)
+            directory = Path(tempfile.mkdtemp(prefix="messages-", dir=base))
+        except OSError as error:
+            rule = f"cannot be used: {error.strerror or error}"
+            raise InputError([Problem("shared", rule, str(base))]) from None
+    try:
+        endpoint = open_endpoint(job.transport, "coordinator", directory=directory, host=job.host, token=token)
+    except TransportError as error:
+        raise InputError([Problem(job.transport, " ".join(str(error).split()))]) from None
     try:
         meeting = Meeting(
             transport=job.transport,

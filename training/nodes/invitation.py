@@ -58,6 +58,9 @@ def read_invitation(path: Path) -> Invitation:
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
+        if (path / "control.json").exists():
+            mend = "with ray, they are the nodes of its Ray cluster"
+            raise InputError([Problem("", "nodes do not join this job from outside", mend=mend)], str(path)) from None
         mend = f"give the folder of a run, or a copy of its {MEETING}"
         raise InputError([Problem("", "no job runs here", mend=mend)], str(path)) from None
     except OSError as error:
