@@ -102,7 +102,7 @@ def test_what_is_written_agrees(stale: tuple[TrainingJob, Path]) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"sync": {"name": "asp"}, "optimizer": {"name": "sgd", "lr": 0.05}, "batch": 32},
+        {"sync": {"name": "asp"}, "optimizer": {"name": "sgd", "lr": 0.2}, "batch": 32},
         {"compression": {"name": "topk", "ratio": 0.1}, "epochs": 6},
         {
             "compression": {"name": "float16"},

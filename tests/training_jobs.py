@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 import time
 from collections.abc import Callable
@@ -19,11 +20,10 @@ from coplace.training.data.permutation import order
 
 def digits(hidden: int = 32, normalise: bool = False) -> Program:
     """A small network on the digits."""
-    from sklearn.datasets import load_digits
-
-    data = load_digits()
-    inputs = torch.tensor(data.data, dtype=torch.float32) / 16
-    target = torch.tensor(data.target)
+    # Read by hand: importing scikit-learn takes a second of each of the many processes that tests start.
+    (package,) = importlib.util.find_spec("sklearn").submodule_search_locations
+    table = np.loadtxt(Path(package, "datasets", "data", "digits.csv.gz"), delimiter=",", dtype=np.float32)
+    inputs, target = torch.tensor(table[:, :-1]) / 16, torch.tensor(table[:, -1]).long()
     shuffled = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(0))
     inputs, target = inputs[shuffled], target[shuffled]
     middle = [torch.nn.BatchNorm1d(hidden)] if normalise else []

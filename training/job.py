@@ -97,7 +97,8 @@ class Deadlines(Record):
     """How long is waited for what, in seconds; every wait has one.
 
     Attributes:
-        start: from the start of a task until it is ready.
+        start: from the start of a task until it is ready; a job that has had no worker or no complete set of servers
+            for three times as long ends.
         step: for one step of a worker, at least; longer if its steps have been longer.
         node: without a sign of life of a node.
         server: for what is asked of a server.

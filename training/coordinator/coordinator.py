@@ -203,7 +203,7 @@ class Coordinator:
         late = self.clock() > self._job.deadlines.start
         if self._membership.grants is None and nodes and (self._expected <= nodes.keys() or late):
             self._membership.grants = granting.initial(self._job, nodes)
-        if late and not nodes:
+        if late and not nodes and self._membership.grants is None:
             raise JobError(f"no node is there after {self._job.deadlines.start:g} s")
         self._membership.overdue()
         self._membership.reconcile()

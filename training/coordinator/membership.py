@@ -68,6 +68,7 @@ class Membership:
         self._count = {"worker": 0, "ps": 0}
         self._restarts = 0
         self._not_before = 0.0
+        self._able_at = 0.0  # when training could last go on, or the job started
         self._starting: list[TaskSpec] = []  # all that are due at once are started by one call
         self.grants: Grants | None = None
         self.failures: list[Failure] = []
@@ -162,6 +163,11 @@ class Membership:
     def overdue(self) -> None:
         """Give up tasks that have not answered within their deadlines."""
         now, limits = self._clock(), self._job.deadlines
+        if self._state.phase == "held" and self._roster.workers:
+            self._able_at = now
+        elif now - self._able_at > 3 * limits.start:
+            lacking = "no worker" if self._state.phase == "held" else "no server" if self._roster.workers else "no task"
+            raise JobError(f"{lacking} could be started for {3 * limits.start:g} s")
         for task in self._roster:
             if task.phase == "starting" and now - task.started_at > limits.start:
                 self._kill(task, f"it was not ready within {limits.start:g} s")
