@@ -73,7 +73,7 @@ class _Node:
     """A node that the job uses; ``asked`` is the sample that is under way."""
 
     ray: _RayNode
-    keeper: Any = None
+    keeper: Any
     asked: Any = None
 
 
@@ -200,9 +200,10 @@ class RayLauncher:
 
     def close(self) -> None:
         """End all tasks, and give back what was reserved."""
-        with contextlib.suppress(RayError):
-            keepers = [node.keeper for node in self._there.values() if node.keeper is not None]
-            ray.wait([keeper.release.remote() for keeper in keepers], num_returns=len(keepers), timeout=2.0)
+        with contextlib.suppress(RayError):  # a process that is stopped would not hear that it should end
+            released = [node.keeper.release.remote() for node in self._there.values()]
+            if released:
+                ray.wait(released, num_returns=len(released), timeout=2.0)
         for task in list(self._tasks):
             self.kill(task)
         for group in list(self._groups):
@@ -346,7 +347,7 @@ class RayLauncher:
                     if bundle.task is not None:
                         name = bundle.task
                         self.kill(name)
-                        why = f"Ray found no place for it within {now - group.since:.0f} s: others hold the CPUs"
+                        why = f"Ray found no place for it, or what starts with it, within {now - group.since:.0f} s"
                         self._events.waiting.append(TaskExited(name, why))
 
 

@@ -205,7 +205,7 @@ class RayEndpoint:
             self._connections += 1
             # A sender may take a receiver for dead for a moment when Ray has just started it again: Ray must try again.
             # What comes twice, or late, is put in order by the receiver.
-            deliver = handle.deliver.options(num_returns=0, max_task_retries=-1)
+            deliver = handle.deliver.options(num_returns=0, max_task_retries=-1, enable_task_events=False)
             peer = self._peers[address] = _Peer(deliver, address.rpartition("@")[2], self._connections)
         return peer
 
@@ -270,7 +270,7 @@ class _Remote:
             .remote(actor)
         )
         self.address: str = ray.get(self._actor.whereabouts.remote())
-        self._take = self._actor.take.options(concurrency_group="take")
+        self._take = self._actor.take.options(concurrency_group="take", enable_task_events=False)
         self._mail: deque[Mail] = deque()
         self._next = self._take.remote()
 
