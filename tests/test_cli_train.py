@@ -129,7 +129,7 @@ def test_python_that_is_none_is_refused_before_anything_starts(folder: Path) -> 
         (["--resume", "--run", "full"], "full: holds no checkpoint to resume from; start anew, without --resume"),
         (["--transport", "tpc"], "--transport: must be one of file, tcp, ray; found 'tpc'; did you mean tcp?"),
     ],
-    ids=" ".join,
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_wrong_folder_or_option_is_refused(arguments: list[str], line: str, folder: Path) -> None:
     Path("full").mkdir()
@@ -457,3 +457,19 @@ def test_a_job_is_watched_resized_joined_interrupted_and_resumed(folder: Path) -
     assert (document["ended"], document["complete"]) == ("all epochs are done", True)
     assert (document["epochs"], document["samples"]) == (epochs, 1437 * epochs)
     assert document["accuracy"] > 0.9
+    before = Path("r/job.json").read_text(encoding="utf-8")
+    code, _, errors = run(
+        "train",
+        job_file(epochs=10**6, seed=1, optimizer={"name": "adam", "lr": 0.01}),
+        "--run",
+        "r",
+        "--resume",
+        "--quiet",
+    )
+    assert code == 2
+    assert re.sub(r"\d+", "#", errors).splitlines() == [
+        "coplace: job.yaml: seed: must be # to go on, as in the checkpoint; found #",
+        "coplace: job.yaml: optimizer: must remember what the checkpoint holds (momentum_buffer) to go on; "
+        "found adam (exp_avg, exp_avg_sq)",
+    ]
+    assert Path("r/job.json").read_text(encoding="utf-8") == before

@@ -59,6 +59,7 @@ def prepared(folder: Path, job: TrainingJob, resume: bool) -> Iterator[Path]:
                 _clear(run)
             for leftover in (run / "control", *run.glob("messages-*")):
                 shutil.rmtree(leftover, ignore_errors=True)
+            before = (run / JOB).read_bytes() if resume and (run / JOB).is_file() else None
             document = job.model_dump_json(indent=2)
             write_atomically(run / JOB, lambda file: file.write(document + "\n"))
             (run / "logs").mkdir(exist_ok=True)
@@ -67,6 +68,8 @@ def prepared(folder: Path, job: TrainingJob, resume: bool) -> Iterator[Path]:
         try:
             yield run
         except (InputError, NeverBegan, KeyboardInterrupt):
+            if before is not None:  # of the runs whose checkpoints these are
+                (run / JOB).write_bytes(before)
             if _never_began(run):
                 _clear(run)
                 if not known:

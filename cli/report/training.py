@@ -66,7 +66,7 @@ def outcome_report(job: TrainingJob, outcome: Outcome, folder: Path, symbols: Sy
     grid.add_row("workers", f"waited {waited} of their time for each other, communicated {communicated}")
     grid.add_row("failures", _failures(outcome, symbols))
     if outcome.rolled_back:
-        grid.add_row("rolled back", f"updates of {counted(outcome.rolled_back, 'sample')}, which were done again")
+        grid.add_row("rolled back", f"updates of {counted(outcome.rolled_back, 'sample')}, lost with servers")
     if outcome.pauses:
         pauses = counted(len(outcome.pauses), "time")
         grid.add_row("paused", f"{pauses}, {duration(sum(pause.seconds for pause in outcome.pauses))} in all")

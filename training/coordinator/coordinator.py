@@ -15,6 +15,7 @@ from coplace.training.coordinator.control import ControlServer
 from coplace.training.coordinator.membership import JobError, Membership, NeverBegan
 from coplace.training.coordinator.outcome import Outcome
 from coplace.training.coordinator.record import Record
+from coplace.training.coordinator.resuming import check_resumable
 from coplace.training.coordinator.roster import Roster
 from coplace.training.coordinator.state import State
 from coplace.training.coordinator.training import Training
@@ -22,6 +23,7 @@ from coplace.training.data.journal import Journal
 from coplace.training.job import Grant, Host, TrainingJob
 from coplace.training.messages import Message
 from coplace.training.nodes.launcher import Launcher, LauncherError, NodeState, Slowdown
+from coplace.training.parameters.settings import state_names
 from coplace.training.scheduling.wishes import Wish, wish
 from coplace.training.tasks.spec import Meeting
 from coplace.training.telemetry.terminal import Snapshot
@@ -36,6 +38,9 @@ PATIENCE_SECONDS = 10.0
 
 class Coordinator:
     """Runs one job to its end.
+
+    Raises:
+        InputError: it is to be resumed, and its checkpoint is of another job.
 
     Args:
         job: the job.
@@ -88,6 +93,7 @@ class Coordinator:
         self._stopping: str | None = None
         self._closing = False
         self._final = False
+        self._settled = False
         self._asked_to_keep = False
         self._ticked = 0.0
         self._wish = Wish(0)
@@ -107,6 +113,7 @@ class Coordinator:
         if resume:
             checkpoint = self._store.latest()
             if checkpoint is not None:
+                check_resumable(checkpoint, job, state_names(job.optimizer))
                 self._state.resume(checkpoint)
                 self._membership.resumes = checkpoint
                 self._journal.rollback(int(checkpoint.ledger["version"]))
@@ -250,6 +257,10 @@ class Coordinator:
     def _stop_now(self, reason: str) -> None:
         if self._state.phase == "held":
             self._training.end(reason)
+        elif self._state.phase == "broken" and not self._launcher.nodes and not self._settled:
+            self._state.settle()
+            self._training.ending = reason
+            self._settled = True
         elif self._state.phase in ("absent", "asking"):
             raise NeverBegan(f"{reason} before the training began")
 
@@ -424,7 +435,7 @@ class Coordinator:
     def _done(self) -> bool:
         """All is committed, validated and kept."""
         kept = self._state.kept
-        return (
+        return self._settled or (
             self._final
             and self._state.phase == "held"
             and not self._state.keeping

@@ -280,6 +280,15 @@ class State:
         self._say(f"parameters are back at version {kept.version}; updates of {lost} samples were lost")
         self.load(servers, self._why)
 
+    def settle(self) -> None:
+        """End with what was kept, since there is nobody to bring it to."""
+        kept = self.kept
+        assert kept is not None
+        self.rolled_back += self._training.roll_back(kept.ledger)
+        self._training.version = kept.version
+        if kept.version not in self._store.versions():
+            self._store.write_later(kept)
+
     # --- small ones ---
 
     def _books(self) -> dict[str, Any]:

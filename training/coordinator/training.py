@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from coplace.instances.errors import InputError, Problem
 from coplace.training.coordinator.rate import rate
 from coplace.training.coordinator.roster import Roster, Server, Step, Worker
 from coplace.training.coordinator.validation import Validation
@@ -92,11 +93,18 @@ class Training:
     # --- data ---
 
     def begin(self, samples: int, validation: int, document: Mapping[str, Any] | None = None) -> None:
-        """Open the ledger, as of a snapshot if *document* is one."""
+        """Open the ledger, as of a snapshot if *document* is one.
+
+        Raises:
+            InputError: the snapshot is of another training set.
+        """
         job = self._job
         if document is None:
             self.ledger = Ledger(samples, job.seed, job.epochs, journal=self._journal)
         else:
+            if document["samples"] != samples:
+                rule = f"the training set must have {document['samples']} samples to go on, as in the checkpoint"
+                raise InputError([Problem("program", rule, str(samples))])
             document = {**document, "epochs": job.epochs}
             self.ledger = Ledger.restore(document, {}, journal=self._journal)
             self.version = self.ledger.version
