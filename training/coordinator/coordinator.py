@@ -77,8 +77,13 @@ class Coordinator:
         self._show = show
         self._say = say
         self._roster = Roster()
-        self._journal = Journal(folder / "ledger.csv")
         self._store = CheckpointStore(folder / "checkpoints", job.checkpoints.keep)
+        checkpoint = self._store.latest() if resume else None
+        if resume and checkpoint is None:
+            raise InputError([Problem("", "holds no sound checkpoint to resume from")], str(folder))
+        if checkpoint is not None:  # before anything is opened that would have to be closed
+            check_resumable(checkpoint, job, state_names(job.optimizer))
+        self._journal = Journal(folder / "ledger.csv")
         self._record = Record(job, folder, self._roster, self.clock, tensorboard)
         self._training = Training(
             job, endpoint, self._roster, self._record, self.clock, self._journal, self._node_cores
@@ -110,13 +115,10 @@ class Coordinator:
             "applied": self._on_applied,
             "departs": self._on_departs,
         }
-        if resume:
-            checkpoint = self._store.latest()
-            if checkpoint is not None:
-                check_resumable(checkpoint, job, state_names(job.optimizer))
-                self._state.resume(checkpoint)
-                self._membership.resumes = checkpoint
-                self._journal.rollback(int(checkpoint.ledger["version"]))
+        if checkpoint is not None:
+            self._state.resume(checkpoint)
+            self._membership.resumes = checkpoint
+            self._journal.rollback(int(checkpoint.ledger["version"]))
         self._control = ControlServer(
             folder,
             {
