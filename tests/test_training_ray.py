@@ -37,7 +37,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="Ray runs no clusters of several nodes there"),
     # Sockets and files of Ray that it leaves to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray"),
 ]
 
 LONG = 60.0

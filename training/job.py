@@ -167,7 +167,7 @@ class TrainingJob(Record):
         shared: folder of the file transport; default: in the run's folder.
         host: address of this machine for tcp; for nodes on other machines, one under which they reach it.
         threads: of each worker; ``auto`` shares a node's CPUs among its workers.
-        nodes: where tasks may run; default: this host.
+        nodes: where tasks may run; default: this host or, with ``ray``, the nodes of the cluster.
         tasks: how many of which role run on which node.
         workers, servers: counts, spread over the nodes, where ``tasks`` is not given.
         worker, ps: bounds of the counts when the job is resized.
