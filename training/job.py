@@ -222,7 +222,11 @@ class TrainingJob(Record):
         names = [node.name for node in self.nodes or ()]
         twice = sorted({name for name in names if names.count(name) > 1})
         problems = [Problem("nodes", "names must differ", shorten(name)) for name in twice]
-        if self.tasks is not None:
+        if self.tasks is None:
+            for key, wanted, limits in (("workers", self.workers, self.worker), ("servers", self.servers, self.ps)):
+                if not limits.min <= wanted <= limits.max:
+                    problems.append(Problem(key, f"must be from {limits.min} to {limits.max}", str(wanted)))
+        else:
             problems += [
                 Problem(f"tasks.{name}", "is not among the nodes", mend=near(name, names))
                 for name in self.tasks

@@ -361,6 +361,7 @@ class EarlyStop:
         patience: verdicts in a row.
         least_points: evaluations before the first verdict.
         highest: accuracy that cannot be passed.
+        hopeless: whether a target that is out of reach is a reason to stop.
     """
 
     def __init__(
@@ -372,7 +373,9 @@ class EarlyStop:
         patience: int = 2,
         least_points: int = 6,
         highest: float = 1.0,
+        hopeless: bool = True,
     ) -> None:
+        self._hopeless = hopeless
         self.target = target
         self.min_gain = min_gain
         self.budget = budget
@@ -414,7 +417,7 @@ class EarlyStop:
         if self.law and len(self._samples) >= self._least and self.budget > samples:
             until = "ever" if math.isinf(self.budget) else f"within the budget of {self.budget:,.0f} samples"
             foreseen = self.law.foreseen(self.budget)
-            if target is not None and self.law.hopeless(target, self.budget):
+            if target is not None and self._hopeless and self.law.hopeless(target, self.budget):
                 reason = (
                     f"the target of {_percent(target)} is not foreseen {until}: {_percent(foreseen.value)}, "
                     f"at most {_percent(foreseen.upper)}"

@@ -116,7 +116,14 @@ def _meeting(job: TrainingJob, run: Path) -> Iterator[tuple[Meeting, Endpoint]]:
             rule = f"cannot be used: {error.strerror or error}"
             raise InputError([Problem("shared", rule, str(base))]) from None
     try:
-        endpoint = open_endpoint(job.transport, "coordinator", directory=directory, host=job.host, token=token)
+        endpoint = open_endpoint(
+            job.transport,
+            "coordinator",
+            directory=directory,
+            host=job.host,
+            token=token,
+            patience=job.deadlines.transport,
+        )
     except TransportError as error:
         raise InputError([Problem(job.transport, " ".join(str(error).split()))]) from None
     try:

@@ -84,11 +84,25 @@ class Coordinator:
         if checkpoint is not None:  # before anything is opened that would have to be closed
             check_resumable(checkpoint, job, state_names(job.optimizer))
         self._journal = Journal(folder / "ledger.csv")
-        self._record = Record(job, folder, self._roster, self.clock, tensorboard)
+        earlier = None
+        if checkpoint is not None:
+            earlier = (float(checkpoint.facts["seconds"]), int(checkpoint.ledger["committed"]))
+            self._started -= earlier[0]
+        self._began_at = self.clock()
+        self._record = Record(job, folder, self._roster, self.clock, tensorboard, earlier)
         self._training = Training(
             job, endpoint, self._roster, self._record, self.clock, self._journal, self._node_cores
         )
-        self._state = State(endpoint, self._roster, self._training, self._store, job.optimizer, self.clock, self._say)
+        self._state = State(
+            endpoint,
+            self._roster,
+            self._training,
+            self._store,
+            job.optimizer,
+            self.clock,
+            self._say,
+            self._journal.sync,
+        )
         self._membership = Membership(
             job, meeting, endpoint, launcher, self._roster, self._training, self._state, self.clock, self._say
         )
@@ -133,7 +147,7 @@ class Coordinator:
         )
 
     def clock(self) -> float:
-        """Seconds since the job started."""
+        """Seconds since the job started, without those between a run and the one that resumes it."""
         return time.monotonic() - self._started
 
     def stop(self, reason: str = "stopped") -> None:
@@ -209,7 +223,7 @@ class Coordinator:
             self._membership.on_event(event)
         self._control.poll()
         nodes = self._launcher.nodes
-        late = self.clock() > self._job.deadlines.start
+        late = self.clock() - self._began_at > self._job.deadlines.start
         if self._membership.grants is None and nodes and (self._expected <= nodes.keys() or late):
             self._membership.grants = granting.initial(self._job, nodes)
         if late and not nodes and self._membership.grants is None:
@@ -239,9 +253,13 @@ class Coordinator:
             self._began = self.clock()
         workers = roster.ready_workers()
         nodes = self._launcher.nodes
-        cpu = min((nodes[worker.node].cpu for worker in workers if worker.node in nodes), default=None)
+        shares = [
+            nodes[worker.node].cpu // sum(other.node == worker.node for other in workers)
+            for worker in workers
+            if worker.node in nodes
+        ]
         span = {*(worker.node for worker in workers), *(server.node for server in training.servers)}
-        self._record.configure(len(workers), len(training.servers), len(span), (cpu, None))
+        self._record.configure(len(workers), len(training.servers), len(span), (min(shares, default=None), None))
 
     def _keep_if_due(self) -> None:
         state = self._state
@@ -454,7 +472,7 @@ class Coordinator:
         return Outcome(
             ended=ending or "all epochs are done",
             complete=self._stopping is None,
-            seconds=end,
+            seconds=end - self._began_at,
             training_seconds=end - began,
             epochs=training.epochs_done,
             samples=0 if training.ledger is None else training.ledger.committed,

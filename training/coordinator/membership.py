@@ -68,7 +68,8 @@ class Membership:
         self._count = {"worker": 0, "ps": 0}
         self._restarts = 0
         self._not_before = 0.0
-        self._able_at = 0.0  # when training could last go on, or the job started
+        self._began_at = clock()
+        self._able_at = self._began_at  # when training could last go on, or the job started
         self._starting: list[TaskSpec] = []  # all that are due at once are started by one call
         self.grants: Grants | None = None
         self.failures: list[Failure] = []
@@ -130,8 +131,10 @@ class Membership:
         if isinstance(task, Worker):
             self._state.meet(task, fields)
             if self._training.ledger is None:
-                document = None if self.resumes is None else self.resumes.ledger
-                self._training.begin(fields["samples"], fields["validation"], document)
+                kept = self.resumes
+                version = 0 if kept is None else kept.version
+                document = None if kept is None else kept.ledger
+                self._training.begin(fields["samples"], fields["validation"], document, version)
             self._training.join(task)
             self._state.introduce(task)
 
@@ -305,7 +308,7 @@ class Membership:
         servers = self._roster.ready_servers()
         complete = bool(servers) and not self._missing("ps")
         if state.phase == "absent":
-            started = not self._missing("worker") or self._clock() > self._job.deadlines.start
+            started = not self._missing("worker") or self._clock() - self._began_at > self._job.deadlines.start
             workers = self._roster.ready_workers()
             if complete and workers and started:
                 if state.kept is not None:
@@ -316,7 +319,7 @@ class Membership:
             if complete:
                 state.recover(servers)
         elif state.phase == "held" and complete and not state.keeping and servers != training.servers:
-            state.keep(move=servers, why=f"from {len(training.servers)} to {len(servers)} servers")
+            state.keep(move=servers, write=True, why=f"from {len(training.servers)} to {len(servers)} servers")
 
     def _missing(self, role: Role) -> int:
         """Tasks of a role that are granted on nodes that are there, and not ready."""

@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from coplace.instances.history import Observation, write_history
+from coplace.instances.history import Observation, read_history, write_history
 from coplace.training.coordinator.roster import Roster, Server, Step, Worker
 from coplace.training.coordinator.validation import Validation
 from coplace.training.job import TrainingJob
 from coplace.training.law import EarlyStop
-from coplace.training.telemetry.curves import CurveLog, CurvePoint
+from coplace.training.telemetry.curves import CurveLog, CurvePoint, read_curves
 from coplace.training.telemetry.history import JobFacts, Summary
 from coplace.training.telemetry.steps import SERVER, WORKER, StepLog, StepRecord
 from coplace.training.telemetry.tensorboard import ScalarWriter
@@ -30,12 +30,18 @@ class Record:
         folder: where the files go.
         roster: the tasks.
         clock: seconds since the job started.
-        cpu: milli-cores of a task by role and node, for the history; None = unknown.
-        samples: done by earlier runs.
+        tensorboard: whether to write events for TensorBoard.
+        earlier: seconds and samples of the run that is resumed, up to its checkpoint; None if none is.
     """
 
     def __init__(
-        self, job: TrainingJob, folder: Path, roster: Roster, clock: Callable[[], float], tensorboard: bool
+        self,
+        job: TrainingJob,
+        folder: Path,
+        roster: Roster,
+        clock: Callable[[], float],
+        tensorboard: bool,
+        earlier: tuple[float, int] | None = None,
     ) -> None:
         self._job = job
         self._folder = folder
@@ -44,10 +50,14 @@ class Record:
         self._steps = StepLog(folder / "steps.csv")
         self._curves = CurveLog(folder / "curves.csv")
         self._scalars = ScalarWriter(folder / "tensorboard", say=lambda text: None) if tensorboard else None
-        self._summary = Summary(None, every_seconds=job.telemetry_seconds)
         self._facts: JobFacts | None = None
         self._observations: list[Observation] = []
-        self._written = 0
+        self.points: list[CurvePoint] = []
+        seconds, samples = earlier or (0.0, 0)
+        if earlier is not None:
+            self._read_earlier(seconds, samples)
+        self._summary = Summary(None, every_seconds=job.telemetry_seconds, started=seconds, samples=samples)
+        self._written = len(self._observations)
         self._recent: deque[tuple[float, str, int, float, float]] = deque()
         self._stop: EarlyStop | None = None
         self.model_mib: float | None = None
@@ -64,14 +74,25 @@ class Record:
         self.waited = 0.0
         self.communicated = 0.0
         self.computed = 0.0
-        self.points: list[CurvePoint] = []
 
     def begin(self, samples: int) -> None:
         """The size of the training set is known, and with it the budget."""
         stop = self._job.stop
-        self._stop = EarlyStop(stop.accuracy, stop.least_gain, budget=float(samples * self._job.epochs))
+        budget = float(samples * self._job.epochs)
+        self._stop = EarlyStop(stop.accuracy, stop.least_gain, budget=budget, hopeless=stop.hopeless)
+        for point in self.points:
+            if point.accuracy is not None:
+                self._stop.evaluated(float(point.samples), point.accuracy)
         self.samples_per_epoch = samples
         self._begun = self._clock()
+
+    def _read_earlier(self, seconds: float, samples: int) -> None:
+        """What was written before the checkpoint that the run starts from."""
+        if (self._folder / "history.csv").exists():
+            rows = read_history(self._folder / "history.csv")
+            self._observations = [row for row in rows if row.at_seconds <= seconds]
+        self._curves.flush()
+        self.points = [point for point in read_curves(self._folder / "curves.csv") if point.samples <= samples]
 
     # --- Audience ---
 
@@ -162,8 +183,7 @@ class Record:
         decision = self._stop.evaluated(float(validation.samples), self.accuracy)
         self.outlook = decision.reason
         self.further = decision.further
-        ends = decision.stop and (decision.why != "hopeless" or self._job.stop.hopeless)
-        return decision.reason if ends else None
+        return decision.reason if decision.stop else None
 
     # --- intervals ---
 

@@ -84,7 +84,9 @@ class State:
         optimizer: Any,
         clock: Callable[[], float],
         say: Callable[[str], None],
+        sync_journal: Callable[[], None] = lambda: None,
     ) -> None:
+        self._sync_journal = sync_journal
         self._endpoint = endpoint
         self._roster = roster
         self._training = training
@@ -145,6 +147,7 @@ class State:
     def resume(self, checkpoint: Checkpoint) -> None:
         """Start from a state that was kept by an earlier run."""
         self.kept = checkpoint
+        self.kept_at = self._clock()
         self.layout = Layout.from_document(checkpoint.layout, "the checkpoint")
 
     # --- load ---
@@ -254,9 +257,14 @@ class State:
         self.kept = self._checkpoint(keep.version, state, keep.ledger)
         self.kept_at = self._clock()
         if keep.write:
+            self._sync_journal()
             self._store.write_later(self.kept)
-        if keep.move is not None:
+        if keep.move is None:
+            return
+        if all(self._roster.servers.get(server.name) is server and server.phase == "ready" for server in keep.move):
             self.load(keep.move, self._why)
+        else:  # one of them is gone or unwanted by now: what is there goes on, until others are ready
+            self._resume()
 
     # --- failures ---
 

@@ -78,6 +78,7 @@ class Training:
         self.balance = balance(job.scheduling)
         self._weighed: dict[str, float] = {}
         self.version = 0
+        self._ticket = 0  # of the newest release of parameters
         self.ledger: Ledger | None = None
         self.servers: list[Server] = []
         self.generation = 0
@@ -92,8 +93,8 @@ class Training:
 
     # --- data ---
 
-    def begin(self, samples: int, validation: int, document: Mapping[str, Any] | None = None) -> None:
-        """Open the ledger, as of a snapshot if *document* is one.
+    def begin(self, samples: int, validation: int, document: Mapping[str, Any] | None = None, version: int = 0) -> None:
+        """Open the ledger, as of a snapshot if *document* is one, which then was kept as *version*.
 
         Raises:
             InputError: the snapshot is of another training set.
@@ -107,7 +108,7 @@ class Training:
                 raise InputError([Problem("program", rule, str(samples))])
             document = {**document, "epochs": job.epochs}
             self.ledger = Ledger.restore(document, {}, journal=self._journal)
-            self.version = self.ledger.version
+            self.version = max(version, self.ledger.version)
         self._validation_size = validation
         self._plan_validation()
 
@@ -131,6 +132,7 @@ class Training:
         self.ledger = Ledger.restore(document, members, journal=self._journal, first_batch=before.next_batch)
         lost = before.committed - self.ledger.committed
         self._journal.rollback(self.ledger.version)
+        self.version += 1  # what is gone back to is not what the last number stood for
         self._validation = None
         self._validated_version = -1
         self._plan_validation()
@@ -167,7 +169,7 @@ class Training:
         nodes = self._nodes()
         ready = self._roster.ready_workers()
         on = {node: sum(worker.node == node for worker in ready) for node in {worker.node for worker in ready}}
-        cores = {worker.name: nodes.get(worker.node, (1000, None))[0] / 1000 / on[worker.node] for worker in ready}
+        cores = {worker.name: _cores(*nodes.get(worker.node, (1000, None))) / on[worker.node] for worker in ready}
         batch = self._job.batch * (1 if self._sync.grouped else len(ready))
         return self.balance.weights(cores, batch)
 
@@ -247,13 +249,16 @@ class Training:
         commits = [self._commit(group) for group in self._complete()]
         works = self._final() if self._over else self._assign()
         release = [worker.address for worker, _ in works]
+        if release:
+            self._ticket += 1
         for index, fields in enumerate(commits):
+            fields["ticket"] = self._ticket
             fields["release"] = release if index == len(commits) - 1 else []
             self._order("commit", fields)
         if release and not commits:
-            self._order("release", {"version": self.version, "release": release})
+            self._order("release", {"ticket": self._ticket, "release": release})
         for worker, fields in works:
-            self._endpoint.send(worker.address, "work", fields)
+            self._endpoint.send(worker.address, "work", {**fields, "ticket": self._ticket})
 
     @property
     def _over(self) -> bool:
@@ -276,6 +281,7 @@ class Training:
 
     def _commit(self, group: Sequence[Worker]) -> dict[str, Any]:
         """Book one update of the gradients of *group*; what servers are told."""
+        progress = self._books.committed / (self._books.samples * self._job.epochs)
         self.version += 1
         counts = [_samples(worker) for worker in group]
         whole = sum(counts) if self._sync.grouped else self._job.batch
@@ -297,7 +303,6 @@ class Training:
             self._audience.step(worker, step, self.version, step.ready_at)
             worker.idle_since = step.ready_at
             worker.step = None
-        progress = self._books.committed / (self._books.samples * self._job.epochs)
         lr = rate(self._job.schedule, self._job.optimizer.lr, progress)
         return {"version": self.version, "pushes": pushes, "rate": lr}
 
@@ -447,6 +452,11 @@ class Training:
         weights = self.weights()
         parts = self._validation_parts([(worker, weights[worker.name]) for worker in idle], final=True)
         return [(worker, self._work(worker, (), 0.0, parts)) for worker in idle if worker.name in parts]
+
+
+def _cores(cpu: int, free: float | None) -> float:
+    """Cores that the job can have on a node: what it may use there, and what the monitor finds free."""
+    return cpu / 1000 if free is None else min(cpu / 1000, max(free, 0.05))
 
 
 def _ready_at(worker: Worker) -> float:

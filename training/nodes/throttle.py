@@ -44,7 +44,7 @@ def throttle(pids: Iterable[int], share: float, how: Literal["auto", "cgroup", "
 
     Args:
         pids: processes of this user. With a control group, processes that they start from now on count too.
-        share: cores above 0; from 1 on nothing is held back.
+        share: cores above 0; from as many as the machine has on nothing is held back.
         how: ``auto`` takes a control group where one can be made, and signals elsewhere.
 
     Raises:
@@ -119,7 +119,7 @@ class DutyCycle(Throttle):
         for pid in pids:
             self.add(pid)
         self._thread = threading.Thread(target=self._run, name="throttle", daemon=True)
-        if share < 1:
+        if share < _COUNT:
             atexit.register(self.close)
             self._thread.start()
 
@@ -286,7 +286,7 @@ class CgroupThrottle(Throttle):
         self._group: Path | None = None
         self._origins: dict[int, Path] = {}
         alive = [pid for pid in pids if _birth(pid) is not None]
-        if share >= 1:
+        if share >= _COUNT:
             return
         self._above = _group_of(alive[0] if alive else os.getpid())
         _remove_leftovers(self._above)

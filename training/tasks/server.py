@@ -32,8 +32,8 @@ class Server:
                total, states; values, one array a state
     push       generation, worker, step, codec; encoded slice     keeps it; tells the coordinator ``staged``
     commit     version, pushes [[worker, step, weight]], rate,    applies, sends parameters; ``applied``
-               release [addresses]
-    release    version, release [addresses]                       sends parameters
+               ticket, release [addresses]
+    release    ticket, release [addresses]                        sends parameters
     discard    worker                                             forgets the pushes of a worker that is gone
     snapshot   ticket                                             answers ``state`` with values and states
     stop                                                          ends
@@ -114,7 +114,7 @@ class Server:
         values = self._held().values
         assert self._codec is not None
         about = {
-            "version": fields["version"],
+            "ticket": fields["ticket"],
             "start": self._start,
             "stop": self._stop,
             "codec": self._codec.name,

@@ -36,7 +36,9 @@ class Meeting(Record):
     def open(self, name: str) -> Endpoint:
         """An endpoint for the process called *name*."""
         directory = None if self.directory is None else Path(self.directory)
-        return open_endpoint(self.transport, name, directory=directory, host=self.host, token=self.token)
+        return open_endpoint(
+            self.transport, name, directory=directory, host=self.host, token=self.token, patience=self.patience
+        )
 
 
 class TaskSpec(Record):

@@ -40,9 +40,9 @@ class Worker:
     ========== ================================================== =======================================
     layout     generation, servers [[address, start, stop]],      learns the servers; pushes again what is not
                rollback                                           committed, or drops it after a rollback
-    work       step, version, epoch, spans, threads, validate     once it has all parameters of the version:
-                                                                  computes, pushes, reports ``pushed``
-    parameters version, start, stop; values                       keeps them
+    work       ticket, step, version, epoch, spans, threads,      once it has all parameters of the ticket:
+               validate                                           computes, pushes, reports ``pushed``
+    parameters ticket, start, stop, codec; values                 keeps them, until there is newer work
     initial                                                       answers ``initial`` with the initial state
     delay      seconds                                            makes each step so much longer (tests)
     stop                                                          ends
@@ -93,7 +93,7 @@ class Worker:
                 if message.kind == "stop":
                     return
                 getattr(self, f"_on_{message.kind}")(message)
-            if self._work is not None and self._complete(self._work["version"]):
+            if self._work is not None and self._complete(self._work["ticket"]):
                 work, self._work = self._work, None
                 if not self._do(work):
                     return
@@ -107,7 +107,6 @@ class Worker:
         if fields["rollback"]:
             self._push = self._work = None
             self._void = True
-            self._parameters.clear()
             self._codec.reset()
         elif self._push is not None and self._push.generation != self._generation:
             self._send_push(self._push.step)
@@ -115,11 +114,11 @@ class Worker:
     def _on_work(self, message: Message) -> None:
         self._work = message.fields
         self._push = None  # whoever gets work has had its last push committed
-        for version in [version for version in self._parameters if version < message.fields["version"]]:
-            del self._parameters[version]
+        for ticket in [ticket for ticket in self._parameters if ticket < message.fields["ticket"]]:
+            del self._parameters[ticket]
 
     def _on_parameters(self, message: Message) -> None:
-        self._parameters.setdefault(message.fields["version"], []).append(message)
+        self._parameters.setdefault(message.fields["ticket"], []).append(message)
 
     def _on_initial(self, message: Message) -> None:
         self._tell("initial", {}, [self._flat.values])
@@ -127,8 +126,8 @@ class Worker:
     def _on_delay(self, message: Message) -> None:
         self._delay = message.fields["seconds"]
 
-    def _complete(self, version: int) -> bool:
-        slices = self._parameters.get(version, ())
+    def _complete(self, ticket: int) -> bool:
+        slices = self._parameters.get(ticket, ())
         come = sum(message.fields["stop"] - message.fields["start"] for message in slices)
         return bool(come >= self._total)
 
@@ -138,7 +137,7 @@ class Worker:
         """Do *work*; whether to go on."""
         idle = time.perf_counter() - self._idle_since
         self._void = False
-        for message in self._parameters.pop(work["version"]):
+        for message in self._parameters.pop(work["ticket"]):
             fields = message.fields
             values = decode(fields["codec"], message.arrays, fields["stop"] - fields["start"])
             self._flat.load(fields["start"], values)
