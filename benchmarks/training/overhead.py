@@ -35,3 +35,13 @@ def overhead(smoke: bool) -> Iterable[Figure]:
         yield Figure(
             f"{transport}: share of the speed of plain training", statistics.median(ratios[transport]), "", target
         )
+    from benchmarks.training.copying import ratio
+
+    size, repeats = (2**20, 1) if smoke else (100 * 10**6, 15)
+    for transport in transports:
+        yield Figure(
+            f"{transport}: pushing and pulling 100 MB, share of the speed of copying",
+            ratio(transport, size, repeats),
+            "",
+            Target(">=", 0.6),
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import torch
@@ -84,8 +85,10 @@ def images(side: int = 16, channels: int = 8, samples: int = 4000) -> Program:
 
 def wide(millions: float = 5.0, samples: int = 16_384) -> Program:
     """A perceptron of so many million parameters on noise: what is measured is its speed alone."""
-    hidden = 1024
-    layers = max(1, round((millions * 1e6 - 11 * hidden * 64 / 6) / (hidden * hidden)))
+    layers = max(1, round(millions))
+    # (layers - 1)·h² + 522·h = parameters, biases left out
+    square = max(layers - 1, 1e-9)
+    hidden = round((math.sqrt(522**2 + 4e6 * square * millions) - 522) / (2 * square))
     parts: list[Any] = [torch.nn.Linear(512, hidden), torch.nn.ReLU()]
     for _ in range(layers - 1):
         parts += [torch.nn.Linear(hidden, hidden), torch.nn.ReLU()]

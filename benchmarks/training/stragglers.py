@@ -33,22 +33,22 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "static and adaptive scheduling on nodes of 0.6, 0.6 and 0.2 cores, fixed and changing",
 )
 def stragglers(smoke: bool) -> Iterable[Figure]:
-    """Digits, BSP of 1,200 samples a step; the barrier time of a sample, and the speed over that of each node alone."""
+    """Text, BSP of 4,096 samples a step; the barrier time of a sample, and the speed over that of each node alone."""
     from benchmarks.training.runs import alone, job, nodes, run
 
     seconds = 3.0 if smoke else 40.0
-    arguments = {"hidden": 128, "layers": 1} if smoke else {"hidden": 1024, "layers": 3}
-    base = {"arguments": arguments, "batch": 1200, "epochs": 10**6, "optimizer": {"name": "sgd", "lr": 0.05}}
+    arguments = {"width": 32, "samples": 8000} if smoke else {"width": 1024}
+    base = {"arguments": arguments, "batch": 4096, "epochs": 10**6, "optimizer": {"name": "sgd", "lr": 0.05}}
     settings = {**base, "evaluate_every": 1e6, "checkpoints": {"every_seconds": 1e6}}
 
-    single = job("digits", **settings)
+    single = job("text", **settings)
     speeds = {limit: alone(single, seconds / 3, limit)["speed"] for limit in sorted({*LIMITS})}
     together = sum(speeds[limit] for limit in LIMITS)
     yield Figure("sum of the workers alone", together, "samples/s")
 
     waits, rates = {}, {}
     for name, strategy in STRATEGIES.items():
-        ran = run(job("digits", **settings, **strategy, **nodes(LIMITS)), stop_after(seconds))
+        ran = run(job("text", **settings, **strategy, **nodes(LIMITS)), stop_after(seconds))
         skip = seconds / 4  # the first shares are equal ones
         waits[name], rates[name] = ran.waited(skip), ran.speed(skip)
         yield Figure(f"{name}: share of the summed speed", rates[name] / together, "", _target(name == "adaptive", 0.9))
@@ -61,7 +61,7 @@ def stragglers(smoke: bool) -> Iterable[Figure]:
     period = 1.0 if smoke else CHANGE_SECONDS
     rates = {}
     for name, strategy in STRATEGIES.items():
-        ran = run(job("digits", **settings, **strategy, **nodes(LIMITS)), _changing(period))
+        ran = run(job("text", **settings, **strategy, **nodes(LIMITS)), _changing(period))
         rates[name] = ran.speed()
     for name in ("dynamic", "adaptive", "ssp"):
         gain = rates[name] / rates["static"]
