@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def _timed(act: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _copy_file(folder: Path, size: int) -> Iterator[float]:
+def _copy_file(folder: Path, size: int) -> Generator[float, None, None]:
     data, buffer = np.ones(size, np.uint8), np.zeros(size, np.uint8)
 
     def there_and_back() -> None:
@@ -71,7 +71,7 @@ def _copy_file(folder: Path, size: int) -> Iterator[float]:
         yield _timed(there_and_back)
 
 
-def _copy_socket(folder: Path, size: int) -> Iterator[float]:
+def _copy_socket(folder: Path, size: int) -> Generator[float, None, None]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = str(server.getsockname()[1])
         with _other_side("socket", address, size) as process:
@@ -92,7 +92,7 @@ def _copy_socket(folder: Path, size: int) -> Iterator[float]:
                 process.wait(10)
 
 
-def _copy_ray(folder: Path, size: int) -> Iterator[float]:
+def _copy_ray(folder: Path, size: int) -> Generator[float, None, None]:
     import ray
 
     data, buffer = np.ones(size, np.uint8), np.zeros(size, np.uint8)
@@ -106,7 +106,7 @@ def _copy_ray(folder: Path, size: int) -> Iterator[float]:
         yield _timed(there_and_back)
 
 
-def _push_and_pull(transport: str, folder: Path, size: int) -> Iterator[float]:
+def _push_and_pull(transport: str, folder: Path, size: int) -> Generator[float, None, None]:
     if transport == "ray":  # between two tasks' actors, which is where arrays travel
         from benchmarks.training.ray_sides import push_and_pull
 

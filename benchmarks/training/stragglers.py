@@ -33,12 +33,12 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "static and adaptive scheduling on nodes of 0.6, 0.6 and 0.2 cores, fixed and changing",
 )
 def stragglers(smoke: bool) -> Iterable[Figure]:
-    """Text, BSP of 4,096 samples a step; the barrier time of a sample, and the speed over that of each node alone."""
+    """Text, BSP of 8,192 samples a step; the barrier time of a sample, and the speed over that of each node alone."""
     from benchmarks.training.runs import alone, job, nodes, run
 
     seconds = 3.0 if smoke else 40.0
-    arguments = {"width": 32, "samples": 8000} if smoke else {"width": 1024}
-    base = {"arguments": arguments, "batch": 4096, "epochs": 10**6, "optimizer": {"name": "sgd", "lr": 0.05}}
+    arguments = {"width": 32, "samples": 8000} if smoke else {"width": 1024, "samples": 65_536}
+    base = {"arguments": arguments, "batch": 8192, "epochs": 10**6, "optimizer": {"name": "sgd", "lr": 0.05}}
     settings = {**base, "evaluate_every": 1e6, "checkpoints": {"every_seconds": 1e6}}
 
     single = job("text", **settings)
