@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from coplace.training.coordinator.rate import rate
 from coplace.training.data.permutation import order
 from coplace.training.job import TrainingJob
 from coplace.training.program import load_program, samples_at, size_of
@@ -41,6 +42,8 @@ def main() -> None:
         positions = order(samples, job.seed, epoch)
         for start in range(0, samples, job.batch):
             chosen = positions[start : start + job.batch]
+            progress = done / (samples * job.epochs)
+            optimizer.param_groups[0]["lr"] = rate(job.schedule, job.optimizer.lr, progress)
             _step(program, optimizer, chosen)
             done += len(chosen)
             if seconds is not None and time.perf_counter() - began >= seconds:
