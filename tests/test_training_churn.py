@@ -148,3 +148,18 @@ def test_a_job_whose_only_node_is_lost_for_good_ends_and_says_so(tmp_path: Path)
     os.kill(status["nodes"]["only"]["pid"], signal.SIGKILL)
     with pytest.raises(JobError, match="could be started"):
         run.result(40)
+
+
+def test_a_job_grants_itself_what_the_nodes_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step is made long, so that workers compute nearly all of the time and one more is worth having."""
+    monkeypatch.setattr("coplace.training.coordinator.coordinator.PATIENCE_SECONDS", 0.3)
+    training = job(epochs=10**6, evaluate_every=1000, workers=1, servers=1, autoscale=True, worker={"max": 2})
+    run = Run(training, tmp_path / "run")
+    run.until(lambda status: status["version"] > 5)
+    for node in ("n0", "n1", "n2"):
+        run.ask("slow", node=node, delay=0.05)
+    status = run.until(lambda status: ready(status, 2, 1))
+    assert status["wish"]["workers"] <= 2
+    run.ask("stop")
+    run.result()
+    assert any("one more would add speed" in line for line in run.said)

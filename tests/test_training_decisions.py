@@ -116,7 +116,7 @@ def test_adaptive_shares_return_to_equal_ones_where_only_overhead_counts() -> No
     """Otherwise any shares, however odd, would confirm themselves: the measured speed is then what the share is."""
     balance, cores = Adaptive(), {"a": 1.0, "b": 1.0}
     shares = {"a": 900, "b": 100}
-    for _ in range(400):
+    for _ in range(1000):
         for name, count in shares.items():
             balance.saw(name, Seen(count, 0.02, 0.01, 0.01))
         weights = balance.weights(cores, 1000)

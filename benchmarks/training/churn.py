@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 SAMPLES = 1200
 
+MOVES = {3: 3, 5: 1, 7: 2}
+"""Servers that there are to be after these events."""
 
-@benchmark("training-churn", "ten joins and leaves and three kill -9 in one run: accuracy, ledger, pauses")
+
+@benchmark("training-churn", "ten joins and leaves, moves of servers and three kill -9 in one run")
 def churn(smoke: bool) -> Iterable[Figure]:
     """Digits, BSP with adaptive shares, three nodes at first; nodes come and go, a worker, a server and a node die."""
     from benchmarks.training.runs import alone, job, run
@@ -78,6 +81,11 @@ def _meddle(events: int, done: list[str]) -> Callable[[Control], None]:
                 control.ask("leave", node=name)
             _until(control, partial(_has_node, name, joins))
             done.append("join" if joins else "leave")
+            if number in MOVES:
+                _on(control)
+                before = len(control.ask("status")["pauses"])
+                control.ask("resize", servers=MOVES[number])
+                _until(control, partial(_has_pauses, before + 1))
             if number in victims:
                 status = _on(control)
                 _kill(status, victims[number])
@@ -89,6 +97,10 @@ def _meddle(events: int, done: list[str]) -> Callable[[Control], None]:
 
 def _has_node(name: str, there: bool, status: dict[str, Any]) -> bool:
     return (name in status["nodes"]) == there
+
+
+def _has_pauses(count: int, status: dict[str, Any]) -> bool:
+    return len(status["pauses"]) >= count and _settled(status)
 
 
 def _has_failures(count: int, status: dict[str, Any]) -> bool:

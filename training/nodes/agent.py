@@ -252,8 +252,9 @@ def torch_ready() -> Iterator[None]:
     """Load PyTorch before tasks are forked, without starting its threads."""
     import torch
 
-    import coplace.training.tasks.server
     import coplace.training.tasks.worker  # noqa: F401
+    from coplace.training.tasks.server import warm_up
 
     torch.set_num_threads(1)
+    warm_up()
     yield

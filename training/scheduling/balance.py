@@ -15,6 +15,10 @@ TOGETHER = 0.03
 """Share by which the logarithms of measured speeds are drawn together; a worker of a third of the speed of the others
 takes 3 % longer for it."""
 
+SMOOTHING = 0.1
+"""Weight of a step in a worker's speed: little, since noise would make the shares of equal workers unequal; a change by
+more than a quarter is taken over at once all the same."""
+
 LEAST_SHARE = 0.05
 """Least weight of a worker, as a share of an equal one: it is measured with little noise still."""
 
@@ -108,7 +112,7 @@ class Adaptive:
     """
 
     def __init__(self) -> None:
-        self._speeds = SpeedEstimate(smoothing=0.3)
+        self._speeds = SpeedEstimate(smoothing=SMOOTHING)
         self._overheads: dict[str, float] = {}
 
     def saw(self, worker: str, seen: Seen) -> None:

@@ -16,6 +16,7 @@ import psutil
 from coplace.training.messages import Message
 from coplace.training.parameters.codecs import Codec, codec, decode
 from coplace.training.parameters.optimizer import ShardOptimizer
+from coplace.training.parameters.settings import Sgd
 from coplace.training.tasks.spec import TaskSpec
 from coplace.training.transport import Endpoint
 
@@ -54,6 +55,7 @@ class Server:
 
     def run(self) -> None:
         """Serve until told to stop, or until the process that started this one is gone."""
+        warm_up()
         self._tell("ready", {"address": self._endpoint.address, "pid": self._process.pid})
         while True:
             message = self._endpoint.receive(5.0)
@@ -139,3 +141,8 @@ class Server:
     def _tell(self, kind: str, fields: dict[str, Any], arrays: list[np.ndarray[Any, Any]] | None = None) -> None:
         fields = {"task": self._spec.name, **fields}
         self._endpoint.send(self._coordinator, kind, fields, arrays or [])
+
+
+def warm_up() -> None:
+    """Have PyTorch load what the first optimiser needs, a second's worth, before others wait for it."""
+    ShardOptimizer(Sgd(lr=1.0), np.zeros(1, np.float32), 1)
