@@ -152,7 +152,7 @@ def test_a_job_whose_only_node_is_lost_for_good_ends_and_says_so(tmp_path: Path)
 
 def test_a_job_grants_itself_what_the_nodes_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step is made long, so that workers compute nearly all of the time and one more is worth having."""
-    monkeypatch.setattr("coplace.training.coordinator.coordinator.PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("coplace.training.coordinator.autoscale.PATIENCE_SECONDS", 0.3)
     training = job(epochs=10**6, evaluate_every=1000, workers=1, servers=1, autoscale=True, worker={"max": 2})
     run = Run(training, tmp_path / "run")
     run.until(lambda status: status["version"] > 5)

@@ -168,7 +168,7 @@ def _launcher(job: TrainingJob, run: Path, meeting: Meeting, endpoint: Endpoint)
     launcher = AgentLauncher(endpoint, meeting, run / "logs", node_deadline=job.deadlines.node, agent_patience=patience)
     try:
         for host in hosts:
-            launcher.add_local(host)
+            launcher.add(host)
         write_invitation(run, Invitation(job=job.name, meeting=meeting, patience=patience))
         yield launcher, {host.name for host in hosts}
     finally:

@@ -8,9 +8,9 @@
 ``training``            hands out samples, commits gradients: the steps of the training itself
 ``state``               moves the parameters: to the first servers, into checkpoints, to other servers, back
 ``validation``          loss and accuracy of a version
-``balance``             who gets how much of a step, and how many threads
-``wishes``              whether more or fewer tasks would help
-``control``             what others ask of the job while it runs
-``record``              what is written about the run
+``rate``                the learning rate over the course of the job
+``control``, ``requests``  how the job is asked something while it runs, and the answers
+``autoscale``           whether more or fewer workers would help
+``record``, ``outcome``  what is written about the run, and how it ended
 ======================= ==========================================================================================
 """

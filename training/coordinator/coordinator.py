@@ -11,29 +11,27 @@ from typing import Any
 from coplace.instances.errors import InputError, Problem
 from coplace.training.checkpoint import CheckpointStore
 from coplace.training.coordinator import grants as granting
+from coplace.training.coordinator.autoscale import Autoscale
 from coplace.training.coordinator.control import ControlServer
 from coplace.training.coordinator.membership import JobError, Membership, NeverBegan
 from coplace.training.coordinator.outcome import Outcome
 from coplace.training.coordinator.record import Record
+from coplace.training.coordinator.requests import Requests
 from coplace.training.coordinator.resuming import check_resumable
 from coplace.training.coordinator.roster import Roster
 from coplace.training.coordinator.state import State
 from coplace.training.coordinator.training import Training
 from coplace.training.data.journal import Journal
-from coplace.training.job import Grant, Host, TrainingJob
+from coplace.training.job import TrainingJob
 from coplace.training.messages import Message
-from coplace.training.nodes.launcher import Launcher, LauncherError, NodeState, Slowdown
+from coplace.training.nodes.launcher import Launcher, LauncherError
 from coplace.training.parameters.settings import state_names
-from coplace.training.scheduling.wishes import Wish, wish
 from coplace.training.tasks.spec import Meeting
 from coplace.training.telemetry.terminal import Snapshot
 from coplace.training.transport import Endpoint, TransportError
 
 TICK_SECONDS = 0.05
 """How often is looked at what is due."""
-
-PATIENCE_SECONDS = 10.0
-"""How long a wish must last before a job grants it to itself."""
 
 
 class Coordinator:
@@ -75,7 +73,7 @@ class Coordinator:
         self._launcher = launcher
         self._expected = expected
         self._show = show
-        self._say = say
+        self.say = say
         self._roster = Roster()
         self._store = CheckpointStore(folder / "checkpoints", job.checkpoints.keep)
         checkpoint = self._store.latest() if resume else None
@@ -100,23 +98,33 @@ class Coordinator:
             self._store,
             job.optimizer,
             self.clock,
-            self._say,
+            self.say,
             self._journal.sync,
         )
         self._membership = Membership(
-            job, meeting, endpoint, launcher, self._roster, self._training, self._state, self.clock, self._say
+            job, meeting, endpoint, launcher, self._roster, self._training, self._state, self.clock, self.say
         )
         self._began: float | None = None
         self._before = 0  # samples of an earlier run that is resumed
-        self._leaving_nodes: set[str] = set()
         self._stopping: str | None = None
-        self._closing = False
         self._final = False
         self._settled = False
-        self._asked_to_keep = False
         self._ticked = 0.0
-        self._wish = Wish(0)
-        self._wished_since = 0.0
+        self._autoscale = Autoscale(
+            job, launcher, self._roster, self._training, self._membership, self._record, self.clock, say
+        )
+        self._requests = Requests(
+            job,
+            endpoint,
+            launcher,
+            self._roster,
+            self._membership,
+            self._training,
+            self._state,
+            self._record,
+            self._autoscale,
+            self,
+        )
         self._handlers: dict[str, Callable[[Message], Any]] = {
             "ready": self._membership.on_ready,
             "failed": self._membership.on_failed,
@@ -127,24 +135,13 @@ class Coordinator:
             "pushed": self._training.on_pushed,
             "validated": self._on_validated,
             "applied": self._on_applied,
-            "departs": self._on_departs,
+            "departs": self._requests.on_departs,
         }
         if checkpoint is not None:
             self._state.resume(checkpoint)
             self._membership.resumes = checkpoint
             self._journal.rollback(int(checkpoint.ledger["version"]))
-        self._control = ControlServer(
-            folder,
-            {
-                "status": self._on_status,
-                "resize": self._on_resize,
-                "join": self._on_join,
-                "leave": self._on_leave,
-                "slow": self._on_slow,
-                "checkpoint": self._on_checkpoint,
-                "stop": self._on_stop,
-            },
-        )
+        self._control = ControlServer(folder, self._requests.verbs)
 
     def clock(self) -> float:
         """Seconds since the job started, without those between a run and the one that resumes it."""
@@ -189,7 +186,7 @@ class Coordinator:
         except TransportError as error:
             if not error.peer:
                 raise
-            self._say(str(error))  # who cannot be heard any more will miss a deadline
+            self.say(str(error))  # who cannot be heard any more will miss a deadline
             return None
 
     def _dispatch(self, message: Message) -> None:
@@ -230,14 +227,14 @@ class Coordinator:
             raise JobError(f"no node is there after {self._job.deadlines.start:g} s")
         self._membership.overdue()
         self._membership.reconcile()
-        self._part_with_nodes()
+        self._requests.part_with_nodes()
         self._note_configuration()
         self._keep_if_due()
         if self._stopping is not None and self._training.ending is None:
             self._stop_now(self._stopping)
         self._record.flush()
-        self._show(self._record.snapshot(self._word(), self._training.epochs_done))
-        self._consider_wish()
+        self._show(self._record.snapshot(self.word, self._training.epochs_done))
+        self._autoscale.consider()
 
     def _note_configuration(self) -> None:
         training, roster = self._training, self._roster
@@ -269,9 +266,9 @@ class Coordinator:
             self._final = True
             state.keep(write=True)
             return
-        due = self._asked_to_keep or self.clock() - state.kept_at >= self._job.checkpoints.every_seconds
+        due = self._requests.keep or self.clock() - state.kept_at >= self._job.checkpoints.every_seconds
         if due and not self._final:
-            self._asked_to_keep = False
+            self._requests.keep = False
             state.keep(write=True)
 
     def _stop_now(self, reason: str) -> None:
@@ -284,171 +281,20 @@ class Coordinator:
         elif self._state.phase in ("absent", "asking"):
             raise NeverBegan(f"{reason} before the training began")
 
-    def _consider_wish(self) -> None:
-        weights = self._training.weights() if self._training.ledger is not None else {}
-        record = self._record
-        if weights and record.seconds > 0:
-            least, most = self._job.worker.min, self._job.worker.max
-            self._wish = wish(len(weights), record.computed / record.seconds, weights, least, most)
-            if self._wish.workers == len(weights) or not self._job.autoscale:
-                self._wished_since = self.clock()
-            elif self.clock() - self._wished_since > PATIENCE_SECONDS:
-                self._wished_since = self.clock()
-                self._grant_wish()
-
-    def _grant_wish(self) -> None:
-        """Stand-alone: take what the nodes allow."""
-        grants, nodes = self._membership.grants, self._staying()
-        assert grants is not None
-        room = sum(node.cpu // 1000 for node in nodes.values())
-        workers = min(self._wish.workers, max(room, granting.total(grants, "worker")))
-        if self._wish.without:  # the workers to give back are named, so that they go and no others
-            for name in self._wish.without:
-                worker = self._roster.workers.get(name)
-                if worker is not None and worker.node in grants:
-                    grants = {**grants, worker.node: granting.changed(grants[worker.node], "worker", -1)}
-        elif workers != granting.total(grants, "worker"):
-            grants = granting.spread(workers, granting.total(grants, "ps"), nodes, grants)
-        if grants != self._membership.grants:
-            self._say(f"{self._wish.reason}; now {granting.total(grants, 'worker')} workers")
-            self._membership.grant(grants)
-            self._record.seconds = self._record.computed = 0.0
-
-    def _part_with_nodes(self) -> None:
-        for node in list(self._leaving_nodes):
-            if not self._roster.on(node):
-                self._leaving_nodes.discard(node)
-                self._remove(node)
-
-    def _remove(self, node: str) -> None:
-        remove = getattr(self._launcher, "remove", None)
-        if remove is not None:
-            remove(node)
-
-    def _staying(self) -> dict[str, NodeState]:
-        """The nodes that tasks may be put on."""
-        nodes = granting.ordered(self._job, self._launcher.nodes)
-        return {name: node for name, node in nodes.items() if name not in self._leaving_nodes}
-
     def _node_cores(self) -> Mapping[str, tuple[int, float | None]]:
         return {
             name: (node.cpu, None if node.sample is None else node.sample.smooth_free_cores)
             for name, node in self._launcher.nodes.items()
         }
 
-    def _word(self) -> str:
+    @property
+    def word(self) -> str:
+        """What the job is doing, in a word or two."""
         if self._training.finished:
             return "ending"
         loading = "starting" if self._began is None else "moving parameters"
         words = {"absent": "starting", "asking": "starting", "loading": loading, "broken": "recovering"}
         return words.get(self._state.phase, "training")
-
-    # --- control ---
-
-    def _on_status(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        training, record = self._training, self._record
-        return {
-            "job": self._job.name,
-            "state": self._word(),
-            "seconds": self.clock(),
-            "epoch": training.epochs_done,
-            "epochs": self._job.epochs,
-            "version": training.version,
-            "samples": record.samples,
-            "accuracy": record.accuracy,
-            "outlook": record.outlook,
-            "speed": sum(speed for speed, _ in record.recent().values()),
-            "nodes": {
-                name: {"cpu": node.cpu, "memory": node.memory, "pid": node.pid}
-                for name, node in self._launcher.nodes.items()
-            },
-            "tasks": [
-                {"name": task.name, "role": task.role, "node": task.node, "phase": task.phase, "pid": task.pid}
-                for task in self._roster
-            ],
-            "grants": {node: grant.model_dump() for node, grant in (self._membership.grants or {}).items()},
-            "wish": {"workers": self._wish.workers, "without": list(self._wish.without), "reason": self._wish.reason},
-            "pauses": [pause.seconds for pause in self._state.pauses],
-            "failures": len(self._membership.failures),
-        }
-
-    def _on_resize(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        nodes = self._staying()
-        if self._membership.grants is None:
-            raise InputError([Problem("", "the job has not started yet")])
-        if fields.get("tasks") is not None:
-            grants = {str(node): Grant.model_validate(grant) for node, grant in dict(fields["tasks"]).items()}
-            for node in grants:
-                if node not in nodes:
-                    known = ", ".join(sorted(nodes))
-                    raise InputError([Problem(f"tasks.{node}", f"must be one of the nodes {known}")])
-        else:
-            now = self._membership.grants
-            workers = fields.get("workers") or granting.total(now, "worker")
-            servers = fields.get("servers") or granting.total(now, "ps")
-            grants = granting.spread(int(workers), int(servers), nodes, now)
-        self._membership.grant(grants)
-        return {"tasks": {node: grant.model_dump() for node, grant in grants.items()}}
-
-    def _on_join(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        add = getattr(self._launcher, "add_local", None)
-        if add is None:
-            raise InputError([Problem("", "nodes of this job join by themselves, not by request")])
-        host = Host.model_validate(fields["host"])
-        if host.name in self._launcher.nodes:
-            raise InputError([Problem("host", "is there already", host.name)])
-        add(host)
-        return {"node": host.name}
-
-    def _on_leave(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        node = self._known_node(fields)
-        grants = self._membership.grants
-        if grants is not None:
-            others = {name: there for name, there in self._staying().items() if name != node}
-            if not others:
-                raise InputError([Problem("node", "is the only one", node, "stop the job instead")])
-            self._membership.grant(granting.without(grants, node, others, self._job.worker, self._job.ps))
-        self._leaving_nodes.add(node)
-        return {"node": node}
-
-    def _on_departs(self, message: Message) -> None:
-        """A node asks to be let go; the only one there is goes at once, and the job waits for another."""
-        node = message.fields["node"]
-        if node not in self._launcher.nodes:
-            return
-        self._say(f"node {node} asks to leave")
-        try:
-            self._on_leave({"node": node})
-        except InputError:
-            self._remove(node)
-
-    def _on_slow(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        node = self._known_node(fields)
-        slowdown = Slowdown(fields.get("share"), float(fields.get("pause") or 0.0), fields.get("delay"))
-        if slowdown.delay is not None:
-            for worker in self._roster.workers.values():
-                if worker.node == node:
-                    self._endpoint.send(worker.address, "delay", {"seconds": slowdown.delay})
-        else:
-            self._launcher.slow_down(node, slowdown)
-        return {"node": node}
-
-    def _known_node(self, fields: Mapping[str, Any]) -> str:
-        node = str(fields["node"])
-        if node not in self._launcher.nodes:
-            known = ", ".join(sorted(self._launcher.nodes))
-            raise InputError([Problem("node", f"must be one of {known}", node)])
-        return node
-
-    def _on_checkpoint(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        if self._began is None:
-            raise InputError([Problem("", "the job has not started yet")])
-        self._asked_to_keep = True  # at the next tick, or once parameters that are being moved have arrived
-        return {"version": self._training.version}
-
-    def _on_stop(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        self.stop("stopped on request")
-        return {"epoch": self._training.epochs_done}
 
     # --- the end ---
 
@@ -487,6 +333,11 @@ class Coordinator:
             pauses=tuple(state.pauses),
             failures=tuple(self._membership.failures),
         )
+
+    @property
+    def began(self) -> bool:
+        """Whether the first step could start."""
+        return self._began is not None
 
     @property
     def state(self) -> State:

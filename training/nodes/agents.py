@@ -77,7 +77,7 @@ class AgentLauncher:
         """The nodes that are there."""
         return self._nodes
 
-    def add_local(self, host: Host) -> None:
+    def add(self, host: Host) -> None:
         """Start an agent on this host; the node is there once it has said so."""
         if self._local is None:
             command = [sys.executable, "-m", "coplace.training.nodes.local"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from coplace.training.job import Host
 from coplace.training.messages import Message
 from coplace.training.nodes.monitor import NodeSample
 from coplace.training.tasks.spec import TaskSpec
@@ -94,6 +95,16 @@ class Launcher(Protocol):
 
     def kill(self, task: str) -> None:
         """End a task at once; it is not reported as exited any more."""
+
+    def add(self, host: Host) -> None:
+        """Start a node; it is there once it is said to have joined.
+
+        Raises:
+            InputError: nodes are not started by this launcher, but come by themselves.
+        """
+
+    def remove(self, node: str) -> None:
+        """Let a node go that has no tasks any more, if it is the launcher's to let go."""
 
     def slow_down(self, node: str, slowdown: Slowdown) -> None:
         """Make a straggler of a node's tasks."""

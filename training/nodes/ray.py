@@ -172,6 +172,15 @@ class RayLauncher:
         keeper = self._there[node].keeper
         keeper.slow.options(num_returns=0).remote(slowdown.share, slowdown.pause, self._pids(node))
 
+    def add(self, host: Host) -> None:
+        """Not the launcher's to do.
+
+        Raises:
+            InputError: always: nodes join the Ray cluster, and so the job.
+        """
+        rule = "a node joins a job on Ray by joining the Ray cluster"
+        raise InputError([Problem("host", rule, host.name, "run `ray start` there")])
+
     def remove(self, node: str) -> None:
         """Let a node go: the job uses it no longer, until it comes again as another one."""
         if node in self._there:
