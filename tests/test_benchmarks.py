@@ -47,7 +47,7 @@ REPORT = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(registered()))
+@pytest.mark.parametrize("name", sorted(registered().keys() - {"training"}))  # that is all of training-*, again
 def test_a_smoke_run_writes_its_figures(name: str, tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
     done = CliRunner().invoke(app, [name, "--smoke", "--json", str(path)])

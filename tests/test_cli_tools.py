@@ -250,7 +250,7 @@ def test_help_ends_with_the_exit_codes(command: str) -> None:
     code, out, _ = run(*command.split(), "--help")
     assert code == 0
     ending = " ".join(out.split("Exit codes: ")[1].split())
-    assert ending.startswith("0 done; 1 a defect of coplace; 2 wrong options or input")
+    assert ending.startswith("0 done; 1 a defect of coplace, or a training job that could not go on; 2 wrong ")
     assert ending.endswith("130 interrupted while reading, or twice.")
 
 

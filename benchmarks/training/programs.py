@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from coplace.training import Program
@@ -59,7 +62,6 @@ def text(width: int = 128, context: int = 16, samples: int = 20_000) -> Program:
 
 def images(side: int = 16, channels: int = 8, samples: int = 4000) -> Program:
     """Tells patches of the two photographs that scikit-learn ships from each other."""
-    import numpy as np
     from sklearn.datasets import load_sample_images
 
     random = np.random.default_rng(0)
@@ -99,11 +101,14 @@ def wide(millions: float = 5.0, samples: int = 16_384) -> Program:
 
 
 def _digits() -> tuple[Any, Any]:
-    from sklearn.datasets import load_digits
-
-    data = load_digits()
-    shuffled = torch.randperm(len(data.target), generator=torch.Generator().manual_seed(0))
-    return torch.tensor(data.data, dtype=torch.float32)[shuffled] / 16, torch.tensor(data.target)[shuffled]
+    """What ``sklearn.datasets.load_digits`` gives, without importing scikit-learn in every process."""
+    spec = importlib.util.find_spec("sklearn")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError("the digits come with scikit-learn, which is not installed")
+    file = Path(spec.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
+    table = torch.tensor(np.loadtxt(file, delimiter=",", dtype=np.float32))
+    table = table[torch.randperm(len(table), generator=torch.Generator().manual_seed(0))]
+    return table[:, :-1] / 16, table[:, -1].long()
 
 
 def _program(model: Any, inputs: Any, target: Any, train: int) -> Program:

@@ -50,7 +50,8 @@ def sync(smoke: bool) -> Iterable[Figure]:
     if first is not None:
         yield Figure(f"one process: time to {TARGET:.0%}", first, "s")
     for count in counts:
-        for name, settings in STRATEGIES.items():
+        for name in ("asp", "adaptive") if smoke else STRATEGIES:
+            settings = STRATEGIES[name]
             grouped = settings["sync"]["name"] == "bsp"
             # Asynchronous workers each make updates: the same samples per update and step length per sample in all.
             own = batch if grouped else batch // count
@@ -66,5 +67,6 @@ def sync(smoke: bool) -> Iterable[Figure]:
             taken = ran.seconds_to(TARGET)
             if taken is not None and first is not None:
                 yield Figure(f"{label}: time to {TARGET:.0%} over one process", taken / first, "×")
-            target = Target(">=", -0.005) if name in AS_GOOD else None
-            yield Figure(f"{label}: final accuracy over one process", ran.final_accuracy() - final, "", target)
+            target = Target("<=", 0.005) if name in AS_GOOD else None
+            lost = max(0.0, final - ran.final_accuracy())
+            yield Figure(f"{label}: final accuracy below that of one process", lost, "", target)
