@@ -19,6 +19,7 @@ from coplace.training.telemetry.steps import read_steps
 from tests.training_jobs import commits, digits, job, replay
 
 SAMPLES = 1437
+RATE = {"name": "sgd", "lr": 0.05}
 
 
 def run(job: TrainingJob, folder: Path):
@@ -137,3 +138,15 @@ def test_a_program_at_fault_ends_the_job_with_its_words(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text("def program():\n    raise RuntimeError('no data today')\n")
     with pytest.raises(InputError, match="no data today"):
         run(job(program=f"{tmp_path}/wrong.py:program"), tmp_path / "run")
+
+
+@pytest.mark.parametrize("sync", [{"name": "bsp"}, {"name": "asp"}])
+def test_no_step_has_a_single_sample(sync, tmp_path: Path) -> None:
+    """Batch normalisation refuses one; the epoch of 1,437 samples would end with it."""
+    training = job(sync=sync, batch=718, epochs=3, arguments={"normalise": True}, workers=2, optimizer=RATE)
+    outcome = run(training, tmp_path / "run")
+    assert outcome.samples == 3 * SAMPLES
+    assert not outcome.failures
+    assert audit(tmp_path / "run" / "ledger.csv", SAMPLES, 3).exact
+    steps = [step for step in read_steps(tmp_path / "run" / "steps.csv") if step.role == "worker"]
+    assert min(step.samples for step in steps) > 1

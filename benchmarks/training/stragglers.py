@@ -35,7 +35,7 @@ def stragglers(smoke: bool) -> Iterable[Figure]:
     """Text, BSP of 8,192 samples a step; the barrier time of a sample, and the speed over that of each node alone."""
     from benchmarks.training.runs import alone, job, nodes, run
 
-    seconds = 1.5 if smoke else 40.0
+    seconds = 1.5 if smoke else 20.0
     strategies = {name: STRATEGIES[name] for name in (("static", "adaptive") if smoke else STRATEGIES)}
     limits = (0.9, 0.9, 0.5) if smoke else LIMITS
     others = [name for name in strategies if name != "static"]

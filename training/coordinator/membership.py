@@ -18,6 +18,9 @@ from coplace.training.nodes.launcher import Event, Launcher, NodeJoined, NodeLos
 from coplace.training.tasks.spec import Meeting, Role, TaskSpec
 from coplace.training.transport import Endpoint
 
+UNABLE = 3.0
+"""A job that has no worker or no complete set of servers for so many times the deadline of a start ends."""
+
 
 class JobError(Exception):
     """The job cannot go on."""
@@ -168,9 +171,9 @@ class Membership:
         now, limits = self._clock(), self._job.deadlines
         if self._state.phase == "held" and self._roster.workers:
             self._able_at = now
-        elif now - self._able_at > 3 * limits.start:
+        elif now - self._able_at > UNABLE * limits.start:
             lacking = "no worker" if self._state.phase == "held" else "no server" if self._roster.workers else "no task"
-            raise JobError(f"{lacking} could be started for {3 * limits.start:g} s")
+            raise JobError(f"{lacking} could be started for {UNABLE * limits.start:g} s")
         for task in self._roster:
             if task.phase == "starting" and now - task.started_at > limits.start:
                 self._kill(task, f"it was not ready within {limits.start:g} s")

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from coplace.instances.errors import InputError, Problem
 from coplace.training.coordinator.rate import rate
-from coplace.training.coordinator.roster import Roster, Server, Step, Worker
+from coplace.training.coordinator.roster import Roster, Server, Step, Worker, number
 from coplace.training.coordinator.validation import Validation
 from coplace.training.data.journal import Journal
 from coplace.training.data.ledger import Batch, Ledger
@@ -22,6 +22,11 @@ from coplace.training.transport import Endpoint
 
 REWEIGH = 0.1
 """Relative change of a worker's weight from which on the rest of an epoch is split anew."""
+
+
+LEAST_SAMPLES = 2
+"""Least samples of a step, unless the job's batch or an epoch is smaller: batch normalisation can make nothing of a
+single one."""
 
 
 class Audience(Protocol):
@@ -74,6 +79,7 @@ class Training:
         self._clock = clock
         self._journal = journal
         self._nodes = nodes
+        self._least = min(LEAST_SAMPLES, job.batch)
         self._sync = synchronisation(job.sync)
         self.balance = balance(job.scheduling)
         self._weighed: dict[str, float] = {}
@@ -327,7 +333,7 @@ class Training:
         for worker in sorted(idle, key=lambda each: (each.idle_since, each.name)):
             if not self._sync.may_start(worker.name, self._paces()):
                 continue
-            count = max(1, round(self._job.batch * weights[worker.name] / mean))
+            count = max(self._least, round(self._job.batch * weights[worker.name] / mean))
             batches = self._take(worker, count)
             if batches:
                 parts = self._validation_parts([(worker, 1.0)])
@@ -338,8 +344,12 @@ class Training:
         weights = self._reweigh()
         ledger = self._books
         epoch = ledger.epoch
-        left = next((left for number in range(epoch, epoch + 2) if (left := ledger.remaining(number))), 0)
-        counts = apportion(min(self._job.batch, left), [weights[worker.name] for worker in idle]) if idle else []
+        left = next((left for each in (epoch, epoch + 1) if (left := ledger.remaining(each))), 0)
+        whole = left if left - self._job.batch < self._least else self._job.batch
+        # Where there are few samples left, some workers have none rather than all too few.
+        most = max(1, whole // self._least)
+        idle = sorted(idle, key=lambda worker: (-weights[worker.name], number(worker.name)))[:most]
+        counts = apportion(whole, [weights[worker.name] for worker in idle], self._least) if idle else []
         taken = [(worker, self._take(worker, count)) for worker, count in zip(idle, counts, strict=True) if count > 0]
         taken = [(worker, batches) for worker, batches in taken if batches]
         if not taken:
@@ -350,12 +360,14 @@ class Training:
         return [(worker, self._work(worker, batches, sizes[worker.name] / whole, parts)) for worker, batches in taken]
 
     def _take(self, worker: Worker, count: int) -> tuple[Batch, ...]:
-        """*count* samples of one epoch, or what is left of it."""
+        """*count* samples of one epoch, or what is left of it; all of that rather than leave too few for a batch."""
         batches: list[Batch] = []
         while count > 0:
             batch = self._books.take(worker.name, count, roll=not batches)
             if batch is None:
                 break
+            if not batches and self._books.remaining(batch.epoch) - (count - batch.count) < self._least:
+                count = batch.count + self._books.remaining(batch.epoch)
             if batches and batch.epoch != batches[0].epoch:
                 self._books.give_back(batch.number)
                 break
