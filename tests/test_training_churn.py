@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -55,7 +56,13 @@ def test_workers_and_servers_are_added_moved_and_let_go(transport: str, tmp_path
     moved = run.until(lambda status: ready(status, 3, 2) and len(status["pauses"]) == 2)
     assert {task["node"] for task in moved["tasks"] if task["role"] == "ps"} >= {target}
     run.ask("resize", workers=2, servers=1)
-    run.until(lambda status: ready(status, 2, 1) and len(status["pauses"]) == 3)
+    before = {task["pid"] for task in run.ask("status")["tasks"]}
+    after = {
+        task["pid"] for task in run.until(lambda status: ready(status, 2, 1) and len(status["pauses"]) == 3)["tasks"]
+    }
+    # Who is let go ends at once when it is told so, not only when it is killed after some time.
+    _, left = psutil.wait_procs([psutil.Process(pid) for pid in before - after if psutil.pid_exists(pid)], 5)
+    assert not left
     run.ask("stop")
     outcome = run.result()
     assert outcome.rolled_back == 0

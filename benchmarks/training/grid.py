@@ -1,14 +1,10 @@
 """Measured speeds and resident sets over counts of workers and servers, kept as a history for the learned models.
 
-    python -m benchmarks.training.grid benchmarks/history/training-grid.csv [SECONDS]
-
-runs every model with every count for SECONDS (default 8) and writes a history file (docs/file-format.md). Each worker's
-node is held to :data:`LIMIT` cores, so that a machine of two cores stands for several small ones.
+Each worker's node is held to :data:`LIMIT` cores, so that a machine of two cores stands for several small ones.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -77,8 +73,3 @@ def grid(smoke: bool) -> Iterable[Figure]:
         workers = (1,) if smoke else (1, 2)
         rows = measure(Path(folder, "grid.csv"), 1.0 if smoke else 5.0, ["digits-mlp"], workers, (1,))
     yield Figure("rows of history", float(rows), "")
-
-
-if __name__ == "__main__":
-    written = measure(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 8.0, MODELS, WORKERS, SERVERS)
-    print(f"{written} observations in {sys.argv[1]}")

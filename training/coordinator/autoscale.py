@@ -61,7 +61,7 @@ class Autoscale:
 
     def _grant(self) -> None:
         """Stand-alone: take what the nodes allow."""
-        grants, nodes = self._membership.grants, granting.ordered(self._job, self._launcher.nodes)
+        grants, nodes = self._membership.grants, self._membership.nodes
         assert grants is not None
         room = sum(node.cpu // 1000 for node in nodes.values())
         workers = min(self.wish.workers, max(room, granting.total(grants, "worker")))

@@ -260,6 +260,8 @@ class Coordinator:
 
     def _keep_if_due(self) -> None:
         state = self._state
+        if not self._training.finished:  # also: not any more, since a server failed at the very end
+            self._final = False
         if state.phase != "held" or state.keeping:
             return
         if self._training.finished and not self._final:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +15,12 @@ from coplace.training.coordinator.state import START, State
 from coplace.training.coordinator.training import Training
 from coplace.training.job import Grant, TrainingJob
 from coplace.training.messages import Message
-from coplace.training.nodes.launcher import Event, Launcher, NodeJoined, NodeLost, TaskExited
+from coplace.training.nodes.launcher import Event, Launcher, NodeJoined, NodeLost, NodeState, TaskExited
 from coplace.training.tasks.spec import Meeting, Role, TaskSpec
 from coplace.training.transport import Endpoint
+
+GRACE_SECONDS = 10.0
+"""How long a task may take to end once it is told to; then it is killed."""
 
 UNABLE = 3.0
 """A job that has no worker or no complete set of servers for so many times the deadline of a start ends."""
@@ -45,6 +49,7 @@ class Membership:
     Attributes:
         grants: tasks that should run on each node.
         failures: tasks and nodes that were lost.
+        leaving: nodes that are to be let go, and get no new tasks.
     """
 
     def __init__(
@@ -74,9 +79,17 @@ class Membership:
         self._began_at = clock()
         self._able_at = self._began_at  # when training could last go on, or the job started
         self._starting: list[TaskSpec] = []  # all that are due at once are started by one call
+        self._dismissed: deque[tuple[float, str, str]] = deque()
+        self.leaving: set[str] = set()
         self.grants: Grants | None = None
         self.failures: list[Failure] = []
         self.resumes: Any = None
+
+    @property
+    def nodes(self) -> Mapping[str, NodeState]:
+        """The nodes that tasks may be put on, those that the job lists first, in its order."""
+        nodes = granting.ordered(self._job, self._launcher.nodes)
+        return {name: node for name, node in nodes.items() if name not in self.leaving}
 
     # --- what happens ---
 
@@ -90,13 +103,12 @@ class Membership:
         elif isinstance(event, NodeLost):
             if not event.wanted:
                 self.failures.append(Failure(self._clock(), event.node, event.why))
+            self.leaving.discard(event.node)
             self._say(f"node {event.node} {'has left' if event.wanted else f'is lost: {event.why}'}")
             for task in self._roster.on(event.node):
                 self._lose(task, f"its node {event.node} is lost")
             if self.grants is not None and self._job.elastic:
-                self.grants = granting.without(
-                    self.grants, event.node, self._launcher.nodes, self._job.worker, self._job.ps
-                )
+                self.grants = granting.without(self.grants, event.node, self.nodes, self._job.worker, self._job.ps)
         elif isinstance(event, TaskExited):
             exited = self._roster.get(event.task)
             if exited is not None:
@@ -105,13 +117,15 @@ class Membership:
     def _move_from_lost_nodes(self) -> None:
         """What was left granted on nodes that are gone, for want of any other, comes to those that are there."""
         assert self.grants is not None
-        nodes = self._launcher.nodes
+        nodes = self.nodes
         for node in [node for node in self.grants if node not in nodes]:
             self.grants = granting.without(self.grants, node, nodes, self._job.worker, self._job.ps)
 
     def _grown(self, node: str) -> Grants:
         assert self.grants is not None
-        nodes = self._launcher.nodes
+        nodes = self.nodes
+        if node not in nodes:
+            return self.grants
         short = self._job.tasks is None and (self._job.workers - granting.total(self.grants, "worker"))
         if short and short > 0:
             servers = max(granting.total(self.grants, "ps"), self._job.ps.min)
@@ -224,13 +238,16 @@ class Membership:
             self._state.asked_again()
 
     def _forget(self, task: Worker | Server) -> None:
+        self._remove(task)
+        if task.address:
+            self._endpoint.forget(task.address)
+
+    def _remove(self, task: Worker | Server) -> None:
         if isinstance(task, Worker):
             self._roster.workers.pop(task.name, None)
             self._training.leave(task)
         else:
             self._roster.servers.pop(task.name, None)
-        if task.address:
-            self._endpoint.forget(task.address)
 
     # --- what should be ---
 
@@ -261,6 +278,7 @@ class Membership:
             if task.node not in self.grants or task.node not in self._launcher.nodes:
                 task.phase = "leaving" if task.phase != "starting" else self._abort(task)
         self._let_go()
+        self._forget_dismissed()
         self._place_parameters()
 
     def _adjust(self, node: str, grant: Grant, now: float) -> None:
@@ -299,12 +317,31 @@ class Membership:
             if isinstance(task, Worker):
                 if task.step is None:
                     self._dismiss(task)
-            elif task not in self._training.servers:
+            elif task not in self._training.servers and not self._awaits(task):
                 self._dismiss(task)
+
+    def _awaits(self, server: Server) -> bool:
+        """Whether a worker may still wait for parameters that *server* sent before it was relieved."""
+        return any(
+            worker.step is not None
+            and worker.step.report is None
+            and server.started_at < worker.step.released_at <= self._state.loading_since
+            for worker in self._roster.busy_workers()
+        )
 
     def _dismiss(self, task: Worker | Server) -> None:
         self._endpoint.send(task.address, "stop")
-        self._forget(task)
+        self._remove(task)
+        self._dismissed.append((self._clock(), task.name, task.address))
+        if isinstance(task, Worker):
+            self._state.asked_again()
+
+    def _forget_dismissed(self) -> None:
+        """Only some time after they were told to end: what is forgotten at once does not get there."""
+        while self._dismissed and self._clock() - self._dismissed[0][0] > GRACE_SECONDS:
+            _, name, address = self._dismissed.popleft()
+            self._launcher.kill(name)
+            self._endpoint.forget(address)
 
     def _place_parameters(self) -> None:
         state, training = self._state, self._training

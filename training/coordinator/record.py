@@ -58,6 +58,8 @@ class Record:
             self._read_earlier(seconds, samples)
         self._summary = Summary(None, every_seconds=job.telemetry_seconds, started=seconds, samples=samples)
         self._written = len(self._observations)
+        self._flushed_at = 0.0
+        self._closing = False
         self._recent: deque[tuple[float, str, int, float, float]] = deque()
         self._stop: EarlyStop | None = None
         self.model_mib: float | None = None
@@ -209,12 +211,16 @@ class Record:
     def flush(self) -> None:
         """Write the intervals of the history that have ended since."""
         self._observations += self._summary.until(self._clock())
-        if len(self._observations) > self._written:
+        # The file is written whole: rarely where it is long.
+        due = self._flushed_at + 0.01 * len(self._observations)
+        if len(self._observations) > self._written and (self._closing or self._clock() >= due):
+            self._flushed_at = self._clock()
             self._written = len(self._observations)
             write_history(self._observations, self._folder / "history.csv")
 
     def close(self) -> None:
         """Write all that is not written."""
+        self._closing = True
         self._observations += self._summary.close(self._clock())
         self.flush()
         self._steps.close()

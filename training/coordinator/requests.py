@@ -16,7 +16,7 @@ from coplace.training.coordinator.state import State
 from coplace.training.coordinator.training import Training
 from coplace.training.job import Grant, Host, TrainingJob
 from coplace.training.messages import Message
-from coplace.training.nodes.launcher import Launcher, NodeState, Slowdown
+from coplace.training.nodes.launcher import Launcher, Slowdown
 from coplace.training.transport import Endpoint
 
 
@@ -75,7 +75,6 @@ class Requests:
         self._record = record
         self._autoscale = autoscale
         self._running = running
-        self._leaving: set[str] = set()
         self.keep = False
         self.verbs: Mapping[str, Verb] = {
             "status": self._status,
@@ -87,16 +86,11 @@ class Requests:
             "stop": self._stop,
         }
 
-    def staying(self) -> dict[str, NodeState]:
-        """The nodes that tasks may be put on."""
-        nodes = granting.ordered(self._job, self._launcher.nodes)
-        return {name: node for name, node in nodes.items() if name not in self._leaving}
-
     def part_with_nodes(self) -> None:
         """Let go the nodes that were asked to leave, once their tasks have gone."""
-        for node in list(self._leaving):
+        for node in list(self._membership.leaving):
             if not self._roster.on(node):
-                self._leaving.discard(node)
+                self._membership.leaving.discard(node)
                 self._launcher.remove(node)
 
     def _status(self, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,7 +121,7 @@ class Requests:
         }
 
     def _resize(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        nodes = self.staying()
+        nodes = self._membership.nodes
         if self._membership.grants is None:
             raise InputError([Problem("", "the job has not started yet")])
         if fields.get("tasks") is not None:
@@ -155,11 +149,11 @@ class Requests:
         node = self._known_node(fields)
         grants = self._membership.grants
         if grants is not None:
-            others = {name: there for name, there in self.staying().items() if name != node}
+            others = {name: there for name, there in self._membership.nodes.items() if name != node}
             if not others:
                 raise InputError([Problem("node", "is the only one", node, "stop the job instead")])
             self._membership.grant(granting.without(grants, node, others, self._job.worker, self._job.ps))
-        self._leaving.add(node)
+        self._membership.leaving.add(node)
         return {"node": node}
 
     def on_departs(self, message: Message) -> None:

@@ -70,7 +70,7 @@ class State:
         phase: ``absent`` before there are any; ``asking`` a worker for the initial ones; ``loading`` to servers;
             ``held`` by them; ``broken`` while a server is missing.
         kept: the newest complete state; None before the first.
-        kept_at: when it was asked for; held_since: when the servers got what they hold.
+        kept_at: when it was asked for; loading_since, held_since: when the servers were sent, and got, what they hold.
         pauses: times in which training stood still for what is done here.
         rolled_back: samples whose updates were lost, in all.
     """
@@ -105,7 +105,7 @@ class State:
         self._keep: _Keep | None = None
         self._tickets = 0
         self._loading: set[str] = set()
-        self._loading_since = 0.0
+        self.loading_since = 0.0
         self._paused_since: float | None = None
         self._why = "start"
         self._rollback = False
@@ -142,6 +142,9 @@ class State:
         state = {VALUES: values, **zeros, "step": np.zeros(1, np.float32)}
         self.kept = self._checkpoint(0, state, self._books())
         self.kept_at = self._clock()
+        if not servers:  # it has failed meanwhile; another one gets them
+            self.phase = "absent"
+            return
         self.load(servers, START)
 
     def resume(self, checkpoint: Checkpoint) -> None:
@@ -163,7 +166,7 @@ class State:
         self._training.generation += 1
         self._training.servers = list(servers)
         self._loading = {server.name for server in servers}
-        self._loading_since = self._clock()
+        self.loading_since = self._clock()
         elementwise = {name: array for name, array in kept.state.items() if name != VALUES}
         for server, (start, stop) in zip(servers, shards(layout.total, len(servers)), strict=True):
             server.slice = (start, stop)
@@ -187,6 +190,7 @@ class State:
         if server is None or message.fields["generation"] != self._training.generation or self.phase != "loading":
             return
         server.asked_at = None
+        server.applied = self._training.version
         self._loading.discard(server.name)
         if self._loading:
             return
@@ -207,6 +211,7 @@ class State:
                 "generation": self._training.generation,
                 "servers": [[server.address, *server.slice] for server in self._training.servers],
                 "rollback": rollback,
+                "again": worker.step.number if worker.step is not None and worker.step.batch else None,
             }
             self._endpoint.send(worker.address, "layout", fields)
 
@@ -273,6 +278,8 @@ class State:
         if server not in self._training.servers or self.phase in ("absent", "asking"):
             return
         self._keep = None
+        for each in self._training.servers:  # what they are asked is of no use any more
+            each.asked_at = None
         if self.phase != "broken":
             self._pause(f"{server.name} failed")
         self.phase = "broken"

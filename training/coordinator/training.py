@@ -149,12 +149,14 @@ class Training:
 
     def join(self, worker: Worker) -> None:
         """A worker is ready: it gets samples from now on."""
+        # Before it counts itself: it starts where the slowest of the others is.
+        slowest = min((pace.clock for name, pace in self._paces().items() if name != worker.name), default=0)
         weights = self.weights()
         others = [weight for name, weight in weights.items() if name != worker.name]
         mean = sum(others) / len(others) if others else 1.0
         self._books.join(worker.name, mean)
         self._weighed[worker.name] = mean
-        worker.pace = Pace(clock=min((pace.clock for pace in self._paces().values()), default=0))
+        worker.pace = Pace(clock=slowest)
         worker.idle_since = worker.ready_since = self._clock()
 
     def leave(self, worker: Worker) -> None:
@@ -165,7 +167,8 @@ class Training:
         self._weighed.pop(worker.name, None)
         worker.step = None
         for server in self.servers:
-            self._endpoint.send(server.address, "discard", {"worker": worker.name})
+            fields = {"worker": worker.name, "address": worker.address}
+            self._endpoint.send(server.address, "discard", fields)
         if self._validation is not None and worker.name in self._validation.missing:
             self._validation = None
             self._next_validation = 0.0
@@ -207,7 +210,8 @@ class Training:
     def on_validated(self, message: Message) -> None:
         """A worker has validated its part."""
         worker = self._roster.workers.get(message.fields["task"])
-        if worker is not None and worker.step is not None and worker.step.batch is None:
+        newest = message.fields["number"] == self._validations  # not one that was given up, and comes late
+        if newest and worker is not None and worker.step is not None and worker.step.batch is None:
             worker.step = None
             worker.idle_since = self._clock()
         validation = self._validation
@@ -239,7 +243,8 @@ class Training:
         """End before the last epoch: what is in flight is given up."""
         self.ending = reason
         for worker in self._roster.busy_workers():
-            self._drop(worker)
+            if worker.step is not None and worker.step.batch is not None:
+                self._drop(worker)
 
     def restage(self) -> None:
         """Parameters are on other servers: gradients that are not committed must be pushed there."""
@@ -461,6 +466,8 @@ class Training:
             return []
         self._validation = None
         idle = self._roster.ready_workers()
+        if not idle:  # another one is on its way, or the job is given up in the end
+            return []
         weights = self.weights()
         parts = self._validation_parts([(worker, weights[worker.name]) for worker in idle], final=True)
         return [(worker, self._work(worker, (), 0.0, parts)) for worker in idle if worker.name in parts]

@@ -70,6 +70,7 @@ class AgentLauncher:
         self._homes: dict[str, str] = {}  # node of each task
         self._events = Events()
         self._beaten = 0.0
+        self._polled = time.monotonic()
         self._local: subprocess.Popen[str] | None = None
 
     @property
@@ -144,6 +145,11 @@ class AgentLauncher:
     def poll(self) -> list[Event]:
         """What has happened; nodes from which nothing is heard any more are lost."""
         now = time.monotonic()
+        stalled = now - self._polled - 1.0  # what came meanwhile has not been looked at
+        self._polled = now
+        if stalled > 0:
+            for agent in self._agents.values():
+                agent.heard += stalled
         if now - self._beaten >= BEAT_SECONDS:
             self._beaten = now
             for agent in self._agents.values():
@@ -193,9 +199,7 @@ class AgentLauncher:
         self._endpoint.send(address, "stop", {"why": "the node was let go"})
 
     def _lose(self, node: str, why: str, wanted: bool = False) -> None:
-        address = self._agents.pop(node).address
-        if address not in self._former:  # who is let go has still to hear of it
-            self._endpoint.forget(address)
+        del self._agents[node]  # its address is not forgotten: it may yet have to hear that it is out
         del self._nodes[node]
         for task in [task for task, home in self._homes.items() if home == node]:
             del self._homes[task]

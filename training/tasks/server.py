@@ -35,7 +35,7 @@ class Server:
     commit     version, pushes [[worker, step, weight]], rate,    applies, sends parameters; ``applied``
                ticket, release [addresses]
     release    ticket, release [addresses]                        sends parameters
-    discard    worker                                             forgets the pushes of a worker that is gone
+    discard    worker, address                                    forgets a worker that is gone, and its pushes
     snapshot   ticket                                             answers ``state`` with values and states
     stop                                                          ends
     ========== ================================================== =======================================
@@ -126,6 +126,8 @@ class Server:
     def _on_discard(self, message: Message) -> None:
         for key in [key for key in self._staged if key[0] == message.fields["worker"]]:
             del self._staged[key]
+        if message.fields.get("address"):
+            self._endpoint.forget(message.fields["address"])
 
     def _on_snapshot(self, message: Message) -> None:
         shard = self._held()

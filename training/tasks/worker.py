@@ -39,7 +39,7 @@ class Worker:
     message    fields; arrays                                     does
     ========== ================================================== =======================================
     layout     generation, servers [[address, start, stop]],      learns the servers; pushes again what is not
-               rollback                                           committed, or drops it after a rollback
+               rollback, again (step)                             committed, or drops it after a rollback
     work       ticket, step, version, epoch, spans, threads,      once it has all parameters of the ticket:
                validate                                           computes, pushes, reports ``pushed``
     parameters ticket, start, stop, codec; values                 keeps them, until there is newer work
@@ -109,7 +109,10 @@ class Worker:
             self._void = True
             self._codec.reset()
         elif self._push is not None and self._push.generation != self._generation:
-            self._send_push(self._push.step)
+            if self._push.step == fields["again"]:
+                self._send_push(self._push.step)
+            else:  # it was committed, and there has been no work since
+                self._push = None
 
     def _on_work(self, message: Message) -> None:
         self._work = message.fields
