@@ -55,7 +55,7 @@ def node(
     logs = path / "logs" if path.is_dir() else None
 
     from coplace.training.job import Host
-    from coplace.training.nodes.agent import Agent, AgentError, torch_ready
+    from coplace.training.nodes.agent import Agent, AgentError, load_torch
     from coplace.training.transport import TransportError
 
     assert isinstance(machine, Host)
@@ -63,17 +63,17 @@ def node(
     def say(text: str) -> None:
         out.note(f"{machine.name}: {text}")
 
-    with torch_ready():
-        agents: list[Agent] = []
-        with Interrupts(lambda: agents[0].leave()) as interrupts:
-            try:
-                agents.append(Agent(machine, where, logs, invitation.patience, say))
-                interrupts.defer()
-                why = agents[0].run()
-            except AgentError as error:
-                raise InputError([Problem("", str(error))], str(path)) from None
-            except TransportError as error:
-                raise InputError([Problem("", f"the job cannot be reached: {error}")], str(path)) from None
+    load_torch()
+    agents: list[Agent] = []
+    with Interrupts(lambda: agents[0].leave()) as interrupts:
+        try:
+            agents.append(Agent(machine, where, logs, invitation.patience, say))
+            interrupts.defer()
+            why = agents[0].run()
+        except AgentError as error:
+            raise InputError([Problem("", str(error))], str(path)) from None
+        except TransportError as error:
+            raise InputError([Problem("", f"the job cannot be reached: {error}")], str(path)) from None
     say(why)
 
 

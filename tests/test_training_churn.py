@@ -151,10 +151,10 @@ def test_a_node_that_says_nothing_is_given_up_and_may_come_back(tmp_path: Path) 
 def test_a_job_whose_only_node_is_lost_for_good_ends_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coplace.training.coordinator.membership.UNABLE", 0.3)
     limits = {"step": 20, "node": 1, "server": 20, "start": 20}
     run = Run(job(epochs=10**6, nodes=[{"name": "only"}], workers=1, servers=1, deadlines=limits), tmp_path / "run")
     status = run.until(lambda status: status["version"] > 5)
+    monkeypatch.setattr("coplace.training.coordinator.membership.UNABLE", 0.3)  # not before: starting may take longer
     os.kill(status["nodes"]["only"]["pid"], signal.SIGKILL)
     with pytest.raises(JobError, match="could be started"):
         run.result(40)

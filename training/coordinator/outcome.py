@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from coplace.training.coordinator.membership import Failure
 from coplace.training.coordinator.state import Pause
@@ -45,4 +45,3 @@ class Outcome:
     rolled_back: int = 0
     pauses: tuple[Pause, ...] = ()
     failures: tuple[Failure, ...] = ()
-    notes: tuple[str, ...] = field(default=())

@@ -43,13 +43,11 @@ class Step:
 
 
 @dataclass(slots=True)
-class Worker:
-    """A worker.
+class Task:
+    """What a worker and a server have in common.
 
     Attributes:
         pid: of its process, on its node.
-        idle_since: when its last step was committed or, before the first one, when it was ready.
-        seconds: of its longest step so far.
         sent, received: bytes, as of its last report.
     """
 
@@ -59,45 +57,43 @@ class Worker:
     phase: Phase = "starting"
     address: str = ""
     pid: int = 0
+    sent: int = 0
+    received: int = 0
+
+
+@dataclass(slots=True)
+class Worker(Task):
+    """A worker.
+
+    Attributes:
+        idle_since: when its last step was committed or, before the first one, when it was ready.
+        seconds: of its longest step so far.
+    """
+
     pace: Pace = field(default_factory=Pace)
     steps: int = 0
     step: Step | None = None
     idle_since: float = 0.0
-    ready_since: float = 0.0
     seconds: float = 0.0
-    sent: int = 0
-    received: int = 0
     threads: int = 1
-    delay: float = 0.0
-    cores: float | None = None
     row: dict[str, float] = field(default_factory=dict)
 
     role: Literal["worker"] = "worker"
 
 
 @dataclass(slots=True)
-class Server:
+class Server(Task):
     """A server.
 
     Attributes:
-        pid: of its process, on its node.
         slice: floats of the flat state that it holds, [start, stop); empty before it holds any.
         asked_at: since when an answer of it is due; None if none is.
         applied: version up to which it has applied commits.
-        sent, received: bytes, as of its last report.
     """
 
-    name: str
-    node: str
-    started_at: float
-    phase: Phase = "starting"
-    address: str = ""
-    pid: int = 0
     slice: tuple[int, int] = (0, 0)
     asked_at: float | None = None
     applied: int = 0
-    sent: int = 0
-    received: int = 0
     rss: float = 0.0
 
     role: Literal["ps"] = "ps"

@@ -101,7 +101,6 @@ class State:
         self.held_since = 0.0
         self.pauses: list[Pause] = []
         self.rolled_back = 0
-        self.failures = 0
         self._keep: _Keep | None = None
         self._tickets = 0
         self._loading: set[str] = set()
@@ -283,7 +282,6 @@ class State:
         if self.phase != "broken":
             self._pause(f"{server.name} failed")
         self.phase = "broken"
-        self.failures += 1
         self._rollback = True
 
     def recover(self, servers: Sequence[Server]) -> None:

@@ -157,7 +157,7 @@ class Training:
         self._books.join(worker.name, mean)
         self._weighed[worker.name] = mean
         worker.pace = Pace(clock=slowest)
-        worker.idle_since = worker.ready_since = self._clock()
+        worker.idle_since = self._clock()
 
     def leave(self, worker: Worker) -> None:
         """A worker is gone: what it had goes back."""

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,9 +130,7 @@ class Agent:
 
     def _on_start(self, fields: dict[str, Any]) -> None:
         spec = TaskSpec.model_validate(fields["spec"])
-        pid = os.fork()
-        if pid == 0:
-            self._become(spec)
+        pid = fork(lambda: self._become(spec))
         self._children[spec.name] = _Child(pid)
         self._limit()
         self._say(f"{spec.name} has started")
@@ -179,25 +177,16 @@ class Agent:
             for pid in pids:
                 self._throttle.add(pid)
 
-    def _become(self, spec: TaskSpec) -> None:
-        """Go on as the process of a task; never returns."""
-        code = 1
-        try:
-            die_with_parent()
-            os.setsid()  # signals for the agent's group are not for its tasks
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides what Ctrl-C means
-            if self._logs is not None:
-                with (self._logs / f"{spec.name}.log").open("ab") as log:
-                    os.dup2(log.fileno(), 1)
-                    os.dup2(log.fileno(), 2)
-            code = run_task(spec)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+    def _become(self, spec: TaskSpec) -> int:
+        """Go on as the process of a task; its exit code."""
+        os.setsid()  # signals for the agent's group are not for its tasks
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides what Ctrl-C means
+        if self._logs is not None:
+            with (self._logs / f"{spec.name}.log").open("ab") as log:
+                os.dup2(log.fileno(), 1)
+                os.dup2(log.fileno(), 2)
+        return run_task(spec)
 
     def _reap(self) -> None:
         for name, child in list(self._children.items()):
@@ -238,6 +227,23 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
+def fork(act: Callable[[], int]) -> int:
+    """Start a process that does *act*, exits with its result, and ends with this one; its number."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        die_with_parent()
+        code = act()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
 def die_with_parent() -> None:
     """Ask Linux to kill this process when the one that started it ends, however that happens."""
     if sys.platform == "linux":
@@ -247,8 +253,7 @@ def die_with_parent() -> None:
         os._exit(1)
 
 
-@contextlib.contextmanager
-def torch_ready() -> Iterator[None]:
+def load_torch() -> None:
     """Load PyTorch before tasks are forked, without starting its threads."""
     import torch
 
@@ -257,4 +262,3 @@ def torch_ready() -> Iterator[None]:
 
     torch.set_num_threads(1)
     warm_up()
-    yield

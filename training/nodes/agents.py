@@ -49,8 +49,6 @@ class AgentLauncher:
         agent_patience: seconds without one of the coordinator after which an agent ends.
     """
 
-    restarts = False
-
     def __init__(
         self,
         endpoint: Endpoint,

@@ -85,11 +85,6 @@ class Launcher(Protocol):
         """The nodes that are there, by name."""
         ...
 
-    @property
-    def restarts(self) -> bool:
-        """Whether it starts a failed task again by itself, under its old name."""
-        ...
-
     def start(self, tasks: Sequence[TaskSpec]) -> None:
         """Start tasks on their nodes, all of which are there."""
 

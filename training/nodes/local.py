@@ -12,12 +12,12 @@ import json
 import os
 import signal
 import sys
-import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from coplace.training.job import Host
-from coplace.training.nodes.agent import Agent, AgentError, die_with_parent, torch_ready
+from coplace.training.nodes.agent import Agent, AgentError, fork, load_torch
 from coplace.training.tasks.spec import Meeting
 
 
@@ -25,34 +25,23 @@ def main() -> None:
     """Fork an agent for each line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # agents that end need no burial
-    with torch_ready():
-        for line in sys.stdin:
-            if os.fork() == 0:
-                _be_agent(json.loads(line))
+    load_torch()
+    for line in sys.stdin:
+        settings = json.loads(line)
+        fork(partial(_be_agent, settings))
 
 
-def _be_agent(settings: dict[str, Any]) -> None:
-    code = 1
+def _be_agent(settings: dict[str, Any]) -> int:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.close(0)
+    logs = None if settings["logs"] is None else Path(settings["logs"])
+    host, meeting = Host.model_validate(settings["host"]), Meeting.model_validate(settings["meeting"])
     try:
-        die_with_parent()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.close(0)
-        logs = None if settings["logs"] is None else Path(settings["logs"])
-        Agent(
-            Host.model_validate(settings["host"]),
-            Meeting.model_validate(settings["meeting"]),
-            logs,
-            settings["patience"],
-        ).run()
-        code = 0
+        Agent(host, meeting, logs, settings["patience"]).run()
     except AgentError as error:
-        print(f"coplace: node {settings['host']['name']}: {error}", file=sys.stderr)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        print(f"coplace: node {host.name}: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

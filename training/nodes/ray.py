@@ -116,8 +116,6 @@ class RayLauncher:
         InputError: the job wants nodes that are not in the cluster.
     """
 
-    restarts = True
-
     def __init__(self, job: TrainingJob, token: str) -> None:
         self._token = token
         self._job = job

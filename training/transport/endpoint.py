@@ -23,6 +23,11 @@ class TransportError(Exception):
         super().__init__(text)
 
 
+def receivers(to: str | Sequence[str]) -> list[str]:
+    """The addresses that a message goes to, each once."""
+    return [to] if isinstance(to, str) else list(dict.fromkeys(to))
+
+
 class Endpoint(Protocol):
     """The mailbox of one process; to be used by one thread of the process that opened it.
 

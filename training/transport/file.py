@@ -14,7 +14,7 @@ import numpy as np
 
 from coplace.training.messages import Message, encode
 from coplace.training.transport import payload
-from coplace.training.transport.endpoint import TransportError
+from coplace.training.transport.endpoint import TransportError, receivers
 from coplace.training.transport.file_format import new_address
 from coplace.training.transport.file_inbox import Inbox
 from coplace.training.transport.file_outbox import Outbox
@@ -75,10 +75,10 @@ class FileEndpoint:
     ) -> None:
         """See ``Endpoint.send``."""
         self._check()
-        receivers = [to] if isinstance(to, str) else list(dict.fromkeys(to))
+        addresses = receivers(to)
         header, flat = encode(kind, self.name, fields, arrays)
-        self._outbox.send(receivers, header, payload.pieces(flat))
-        self.bytes_sent += len(receivers) * sum(array.nbytes for array in flat)
+        self._outbox.send(addresses, header, payload.pieces(flat))
+        self.bytes_sent += len(addresses) * sum(array.nbytes for array in flat)
         self._pause = _SHORTEST  # there may soon be an answer
 
     def receive(self, timeout: float) -> Message | None:

@@ -27,7 +27,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from coplace.training.messages import Message, MessageError, decode_header, encode
-from coplace.training.transport.endpoint import TransportError
+from coplace.training.transport.endpoint import TransportError, receivers
 from coplace.training.transport.ray_order import Order
 
 NAMESPACE = "coplace"
@@ -149,9 +149,9 @@ class RayEndpoint:
     ) -> None:
         """See ``Endpoint.send``. It never waits for a receiver: what that has not taken waits in memory."""
         self._check()
-        receivers = [to] if isinstance(to, str) else list(dict.fromkeys(to))
+        addresses = receivers(to)
         header, flat = encode(kind, self.name, fields, arrays)
-        peers = [peer for peer in map(self._peer, receivers) if peer is not None]
+        peers = [peer for peer in map(self._peer, addresses) if peer is not None]
         try:
             parts: list[Any] = list(flat)
             if len(peers) > 1:
@@ -162,7 +162,7 @@ class RayEndpoint:
                 peer.deliver.remote(peer.incarnation, about + b"\n" + header, *parts)
         except RayError as error:
             raise TransportError(f"Ray does not take a message of {self.name}: {error}") from error
-        self.bytes_sent += len(receivers) * sum(array.nbytes for array in flat)
+        self.bytes_sent += len(addresses) * sum(array.nbytes for array in flat)
 
     def receive(self, timeout: float) -> Message | None:
         """See ``Endpoint.receive``."""

@@ -17,7 +17,7 @@ import zmq
 from coplace.training.messages import MOST_HEADER, Message, MessageError, encode
 from coplace.training.transport import payload
 from coplace.training.transport.buffers import Buffers
-from coplace.training.transport.endpoint import TransportError
+from coplace.training.transport.endpoint import TransportError, receivers
 from coplace.training.transport.tcp_format import CHUNK, MAGIC, SHORT, STAMP, new_random, parse_address
 from coplace.training.transport.tcp_guard import DOMAIN, Guard, password
 from coplace.training.transport.tcp_lane import MOST_HELD, Lane
@@ -100,7 +100,7 @@ class TcpEndpoint:
     ) -> None:
         """See ``Endpoint.send``. The arrays are copied once for all receivers, and sent behind the caller's back."""
         self._check()
-        peers = [self._peer(address) for address in ([to] if isinstance(to, str) else dict.fromkeys(to))]
+        peers = [self._peer(address) for address in receivers(to)]
         header, flat = encode(kind, self.name, fields, arrays)
         pieces = payload.pieces(flat)
         length = sum(piece.nbytes for piece in pieces)
